@@ -1,0 +1,100 @@
+// What every app does the same way: parse, run, catch once, and end with a documented code.
+#include "common/cli.hpp"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <cmath>
+#include <csignal>
+#include <cstdio>
+#include <new>
+#include <sstream>
+#include <system_error>
+
+#include "common/build_info.hpp"
+#include "refit/base/bytes.hpp"
+#include "refit/base/error.hpp"
+
+namespace refit::apps {
+namespace {
+
+constexpr int kUsage = 2;
+constexpr int kRuntime = 3;
+
+int complain(const CLI::App& app, const char* sentence, int code) {
+  fmt::print(stderr, "{}: {}\n", app.get_name(), sentence);
+  return code;
+}
+
+/// Help and version are answers, not errors.
+int answer(const CLI::App& app, const CLI::Success& success) {
+  std::ostringstream out;
+  app.exit(success, out, out);
+  write_stdout(out.str());
+  return 0;
+}
+
+}  // namespace
+
+int run_app(CLI::App& app, int argc, char** argv, const std::function<int()>& body) {
+  // A file size limit shall be a write error with a message, like a full disk.
+  std::signal(SIGXFSZ, SIG_IGN);
+  try {
+    try {
+      app.parse(argc, argv);
+    } catch (const CLI::Success& success) {
+      return answer(app, success);
+    }
+    return body();
+  } catch (const CLI::ParseError& error) {
+    complain(app, error.what(), kUsage);
+    fmt::print(stderr, "{} --help says how it is used.\n", app.get_name());
+    return kUsage;
+  } catch (const Error& error) {
+    return complain(app, error.what(), exit_code(error.kind()));
+  } catch (const std::bad_alloc&) {
+    return complain(app, "there is not enough memory", kRuntime);
+  } catch (const std::exception& error) {
+    return complain(app, error.what(), kRuntime);
+  }
+}
+
+std::string version_line(const std::string& name) {
+  const report::BuildInfo build = build_info();
+  std::string line = fmt::format("{} {}", name, build.version);
+  if (build.git_commit) {
+    line += fmt::format(" (commit {:.12}{})", *build.git_commit,
+                        build.git_dirty.value_or(false) ? ", modified" : "");
+  }
+  return line;
+}
+
+void write_stdout(std::string_view text) {
+  errno = 0;
+  const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
+  if (written && std::fflush(stdout) == 0) return;
+  fail_runtime(fmt::format("cannot write to standard output: {}", std::generic_category().message(errno)));
+}
+
+void add_bytes_option(CLI::App& app, const std::string& name, std::uint64_t& bytes,
+                      const std::string& description) {
+  app.add_option_function<std::string>(
+         name, [&bytes, name](const std::string& text) { bytes = parse_bytes(text, name); }, description)
+      ->type_name("BYTES");
+}
+
+void add_seconds_option(CLI::App& app, const std::string& name, double& seconds,
+                        const std::string& description) {
+  app.add_option_function<double>(
+         name,
+         [&seconds, name](double value) {
+           if (!std::isfinite(value) || value <= 0) {
+             fail_input(fmt::format("{} takes a number of seconds above 0, not {}", name, value));
+           }
+           seconds = value;
+         },
+         description)
+      ->type_name("SECONDS");
+}
+
+}  // namespace refit::apps

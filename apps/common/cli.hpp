@@ -1,0 +1,30 @@
+// What every app does the same way: parse, run, catch once, and end with a documented code.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <string>
+#include <string_view>
+
+namespace refit::apps {
+
+/// Parses the command line and calls `body`. Returns its result, or 0 after --help and --version, 2 for a
+/// command line that cannot be parsed, and for exceptions exit_code() of a refit::Error, else 3. Messages go
+/// to standard error and begin with the app's name.
+[[nodiscard]] int run_app(CLI::App& app, int argc, char** argv, const std::function<int()>& body);
+
+/// "NAME 0.1.0 (commit 0123456789ab, modified)".
+[[nodiscard]] std::string version_line(const std::string& name);
+
+/// Writes all of `text`, now. Error(runtime) when standard output does not take it.
+void write_stdout(std::string_view text);
+
+/// Bytes of an option's value, as parse_bytes takes them; the option's name goes into messages.
+void add_bytes_option(CLI::App& app, const std::string& name, std::uint64_t& bytes,
+                      const std::string& description);
+
+/// Seconds of an option's value: finite and above 0.
+void add_seconds_option(CLI::App& app, const std::string& name, double& seconds,
+                        const std::string& description);
+
+}  // namespace refit::apps

@@ -1,0 +1,119 @@
+// Where an app's machine-readable result goes.
+#include "common/output_file.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "common/cli.hpp"
+#include "refit/base/error.hpp"
+
+namespace refit::apps {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string reason(int error) {
+  return std::generic_category().message(error);
+}
+
+/// A descriptor to write to; close() tells what the destructor cannot.
+class Writer {
+ public:
+  Writer(const std::string& path, int flags)
+      : path_(path), fd_(::open(path.c_str(), O_WRONLY | O_CLOEXEC | flags, 0666)) {
+    if (fd_ < 0) fail("create or open");
+  }
+  ~Writer() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  Writer(const Writer&) = delete;
+  Writer& operator=(const Writer&) = delete;
+
+  void write(std::string_view text) {
+    while (!text.empty()) {
+      const ssize_t written = ::write(fd_, text.data(), text.size());
+      if (written < 0 && errno == EINTR) continue;
+      if (written < 0) fail("write");
+      text.remove_prefix(static_cast<std::size_t>(written));
+    }
+  }
+  void sync() {
+    if (::fsync(fd_) != 0) fail("synchronize");
+  }
+  void close() {
+    if (::close(std::exchange(fd_, -1)) != 0) fail("close");
+  }
+
+ private:
+  [[noreturn]] void fail(std::string_view what) const {
+    fail_runtime(fmt::format("cannot {} {}: {}", what, path_, reason(errno)));
+  }
+  const std::string& path_;
+  int fd_;
+};
+
+}  // namespace
+
+OutputFile::OutputFile(std::string path) : path_(std::move(path)) {
+  if (is_stdout()) return;
+  const auto refuse = [&](std::string_view why) {
+    fail_input(fmt::format("cannot write to {}: {}", path_.empty() ? "a file without a name" : path_, why));
+  };
+  if (path_.empty()) refuse("give a path, or - for standard output");
+  std::error_code error;
+  const fs::file_status status = fs::status(path_, error);
+  if (fs::is_directory(status)) refuse("it is a directory");
+  if (fs::exists(status) && ::access(path_.c_str(), W_OK) != 0) refuse(reason(errno));
+  if (fs::exists(status) && !fs::is_regular_file(status)) return;
+
+  // Behind a symbolic link the file is replaced, not the link.
+  const fs::path target = fs::exists(status) ? fs::canonical(path_) : fs::path(path_);
+  path_ = target.string();
+  temporary_ = fmt::format("{}.{}.tmp", path_, ::getpid());
+  try {
+    Writer(temporary_, O_CREAT | O_EXCL).close();
+  } catch (const Error& error) {
+    refuse(error.what());
+  }
+  ::unlink(temporary_.c_str());
+}
+
+void OutputFile::write(std::string_view text) const {
+  if (is_stdout()) {
+    write_stdout(text);
+  } else if (temporary_.empty()) {
+    write_device(text);
+  } else {
+    write_file(text);
+  }
+}
+
+void OutputFile::write_device(std::string_view text) const {
+  Writer writer(path_, 0);
+  writer.write(text);
+  writer.close();
+}
+
+void OutputFile::write_file(std::string_view text) const {
+  try {
+    Writer writer(temporary_, O_CREAT | O_TRUNC);
+    writer.write(text);
+    writer.sync();
+    writer.close();
+    if (::rename(temporary_.c_str(), path_.c_str()) != 0) {
+      fail_runtime(fmt::format("cannot rename {} to {}: {}", temporary_, path_, reason(errno)));
+    }
+  } catch (const Error& error) {
+    ::unlink(temporary_.c_str());
+    fail_runtime(fmt::format("{} was not written: {}", path_, error.what()));
+  }
+}
+
+}  // namespace refit::apps

@@ -1,0 +1,27 @@
+// Where an app's machine-readable result goes.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace refit::apps {
+
+/// "-" is standard output; a device or a pipe is written to as it is; anything else becomes a file that
+/// appears whole or not at all: written under a temporary name beside it, synchronized and renamed.
+class OutputFile {
+ public:
+  /// Error(input) when `path` cannot be written. Whether it can is tried here, so that nobody runs for
+  /// minutes first.
+  explicit OutputFile(std::string path);
+  [[nodiscard]] bool is_stdout() const noexcept { return path_ == "-"; }
+  /// Error(runtime) that names the file and the reason, a full disk for one; then nothing is left behind.
+  void write(std::string_view text) const;
+
+ private:
+  void write_device(std::string_view text) const;
+  void write_file(std::string_view text) const;
+  std::string path_;
+  std::string temporary_;  ///< empty for standard output and devices
+};
+
+}  // namespace refit::apps

@@ -1,0 +1,111 @@
+// Which refit: adding the options, and reading them.
+#include "common/refit_options.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "common/cli.hpp"
+#include "refit/base/error.hpp"
+#include "refit/report/environment.hpp"
+
+namespace refit::apps {
+namespace {
+
+/// Error(input) that says which option the text came from.
+template <typename Body>
+void from_option(const char* name, Body&& body) {
+  try {
+    body();
+  } catch (const Error& error) {
+    throw Error(error.kind(), fmt::format("{}: {}", name, error.what()));
+  }
+}
+
+std::vector<std::string> words(const std::string& text) {
+  std::vector<std::string> words;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    if (end > begin) words.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return words;
+}
+
+}  // namespace
+
+void add_refit_options(CLI::App& app, RefitOptions& options) {
+  options.replay.threads = report::usable_cpus();
+
+  app.add_option("--scenario", options.scenario, "Scenario by name (see --list) or file")
+      ->type_name("NAME|FILE");
+  app.add_option("--model", options.model, "A model of your own instead: one rank, usual switches")
+      ->type_name("DIR|config.json");
+  app.add_option("--control", options.control, "Switches of the control arm, over the scenario's")
+      ->type_name("K=V,..");
+  app.add_option("--treatment", options.treatment, "Switches of the treatment arm, over the scenario's")
+      ->type_name("K=V,..");
+  add_bytes_option(app, "--buffer-size", options.buffer_size, "Both ping-pong halves together, in both arms");
+  app.add_option("--recipe", options.recipe, "What becomes MXFP8")
+      ->type_name("routed-experts|mlp|all-linear|none");
+  app.add_option_function<std::string>(
+         "--ignore", [&](const std::string& text) { options.ignore = text; },
+         "Tensors whose names hold one of these words stay BF16")
+      ->type_name("WORD,..");
+  app.add_option("--moe-layout", options.moe_layout, "How the engine wants its experts")
+      ->type_name("flashinfer-trtllm|checkpoint");
+
+  app.add_option("--layers", options.replay.layers, "Replay this many whole layers [as many as fit]")
+      ->check(CLI::PositiveNumber)
+      ->type_name("N");
+  app.add_option("--experts", options.replay.experts,
+                 "Replay this many routed experts of each layer [all that fit]")
+      ->check(CLI::PositiveNumber)
+      ->type_name("N");
+  add_bytes_option(app, "--memory-budget", options.replay.memory_budget,
+                   "For both processes together [half of what is free, at most 7GiB]");
+
+  add_seconds_option(app, "--timeout", options.timeout_s, "Longest wait of one process for the other [60]");
+  app.add_option("--seed", options.seed, "Of the weights and their updates")
+      ->capture_default_str()
+      ->type_name("N");
+  app.add_option("--threads", options.replay.threads, "In each process [all CPUs that may be used]")
+      ->check(CLI::Range(1u, 4096u))
+      ->type_name("N");
+}
+
+scenario::Scenario chosen_scenario(const RefitOptions& options) {
+  if (options.scenario.empty() == options.model.empty()) {
+    fail_input("give either --scenario NAME|FILE or --model DIR|config.json (refit-bench --list shows the scenarios)");
+  }
+  scenario::Scenario scenario = options.model.empty() ? scenario::find_scenario(options.scenario)
+                                                      : scenario::model_scenario(options.model);
+  if (!options.recipe.empty()) {
+    scenario.recipe = model::parse_recipe(options.recipe);
+    if (!scenario.recipe) {
+      fail_input(
+          fmt::format("--recipe: {} is not one of routed-experts, mlp, all-linear, none", options.recipe));
+    }
+  }
+  if (options.ignore) scenario.ignore = words(*options.ignore);
+  if (!options.moe_layout.empty()) {
+    const auto layout = scenario::parse_moe_layout(options.moe_layout);
+    if (!layout) {
+      fail_input(
+          fmt::format("--moe-layout: {} is not one of flashinfer-trtllm, checkpoint", options.moe_layout));
+    }
+    scenario.moe_layout = *layout;
+  }
+  if (options.buffer_size > 0) {
+    const std::string size = fmt::format("buffer_size={}", options.buffer_size);
+    from_option("--buffer-size", [&] {
+      scenario::override_switches(scenario.control, size);
+      scenario::override_switches(scenario.treatment, size);
+    });
+  }
+  from_option("--control", [&] { scenario::override_switches(scenario.control, options.control); });
+  from_option("--treatment", [&] { scenario::override_switches(scenario.treatment, options.treatment); });
+  return scenario;
+}
+
+}  // namespace refit::apps

@@ -1,0 +1,32 @@
+// The options that say which refit: scenario or model, switches, slice, threads. Shared by the apps that run refits.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "refit/run/bench.hpp"
+#include "refit/scenario/replay.hpp"
+#include "refit/scenario/scenario.hpp"
+
+namespace refit::apps {
+
+struct RefitOptions {
+  std::string scenario, model;
+  std::string control, treatment;     ///< "k=v,.."
+  std::string recipe, moe_layout;     ///< empty: the scenario's
+  std::optional<std::string> ignore;  ///< "WORD,WORD"; empty text clears the scenario's list
+  std::uint64_t buffer_size = 0;      ///< 0: the switches'
+  scenario::ReplayRequest replay;
+  double timeout_s = 60;
+  std::uint64_t seed = 1;
+};
+
+void add_refit_options(CLI::App& app, RefitOptions& options);
+
+/// The scenario that was asked for, with the command line's changes. Error(input) unless exactly one of --scenario and
+/// --model is given.
+[[nodiscard]] scenario::Scenario chosen_scenario(const RefitOptions& options);
+
+}  // namespace refit::apps

@@ -1,0 +1,77 @@
+// The command line of refit-bench.
+#include "options.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "common/cli.hpp"
+#include "refit/base/error.hpp"
+
+namespace refit::apps {
+namespace {
+
+constexpr unsigned kUsualWarmup = 2;
+
+/// One number of steps is left to measure at least.
+unsigned warmup_of(const BenchOptions& options) {
+  return options.warmup.value_or(std::min(kUsualWarmup, options.steps - 1));
+}
+
+}  // namespace
+
+void add_bench_options(CLI::App& app, BenchOptions& options) {
+  app.set_version_flag("--version", version_line(app.get_name()));
+
+  add_refit_options(app, options.refit);
+  app.add_flag("--list", options.list, "List the scenarios and end");
+
+  app.add_option("--steps", options.steps, "Steps of each arm, with those to warm up")
+      ->capture_default_str()
+      ->check(CLI::Range(1u, 1'000'000u))
+      ->type_name("N");
+  app.add_option_function<unsigned>(
+         "--warmup", [&](unsigned steps) { options.warmup = steps; },
+         "First steps that are run and not counted [2, or one less than --steps]")
+      ->type_name("N");
+  add_seconds_option(app, "--time-budget", options.time_budget_s,
+                     "Stop early after this, never with fewer than 5 measured steps [150]");
+  app.add_option("--verify", options.verify, "Which refits to check byte by byte")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"off", "first", "every"}))
+      ->type_name("off|first|every");
+  app.add_option("--json", options.json,
+                 "Write the report as JSON; - is standard output (the table then goes to "
+                 "standard error)")
+      ->type_name("FILE|-");
+  app.add_flag("--dry-run", options.dry_run, "Plan everything, allocate and run nothing");
+  app.add_flag("--quiet", options.quiet, "No progress bar, and no table where there is a JSON report");
+
+  app.footer(
+      "Examples:\n"
+      "  refit-bench --scenario qwen3-30b\n"
+      "  refit-bench --scenario qwen3-30b --treatment pipeline=direct --json report.json\n"
+      "  refit-bench --scenario tiny-moe --control buffer_size=1MiB --steps 50 --verify every\n"
+      "  refit-bench --model ~/models/Qwen3-30B-A3B --dry-run --json -\n"
+      "Exit codes: 0 fine, 1 verification found a difference, 2 bad usage or input, 3 failed while running.");
+}
+
+void check(const BenchOptions& options) {
+  if (warmup_of(options) >= options.steps) {
+    fail_input(
+        fmt::format("--warmup {} leaves none of --steps {} to measure", warmup_of(options), options.steps));
+  }
+}
+
+void set_run(const BenchOptions& options, run::BenchSpec& spec) {
+  spec.seed = options.refit.seed;
+  spec.steps = options.steps;
+  spec.warmup = warmup_of(options);
+  spec.time_budget_s = options.time_budget_s;
+  spec.timeout_s = options.refit.timeout_s;
+  spec.verify = options.verify == "off"     ? run::VerifyWhen::off
+                : options.verify == "every" ? run::VerifyWhen::every
+                                            : run::VerifyWhen::first;
+}
+
+}  // namespace refit::apps

@@ -1,0 +1,30 @@
+// The command line of refit-bench.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <optional>
+#include <string>
+
+#include "common/refit_options.hpp"
+
+namespace refit::apps {
+
+struct BenchOptions {
+  RefitOptions refit;
+  bool list = false, dry_run = false, quiet = false;
+  unsigned steps = 20;
+  std::optional<unsigned> warmup;
+  double time_budget_s = 150;
+  std::string verify = "first";
+  std::string json;  ///< empty: none; "-": standard output
+};
+
+void add_bench_options(CLI::App& app, BenchOptions& options);
+
+/// Error(input) for options that contradict each other.
+void check(const BenchOptions& options);
+
+/// How long and how carefully to run, into a spec whose model is chosen.
+void set_run(const BenchOptions& options, run::BenchSpec& spec);
+
+}  // namespace refit::apps

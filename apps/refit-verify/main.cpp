@@ -1,0 +1,36 @@
+// refit-verify: runs refits to prove every byte, and plants faults to prove the proof.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+
+#include "common/cli.hpp"
+#include "common/generator_role.hpp"
+#include "commands.hpp"
+
+int main(int argc, char** argv) {
+  using namespace refit::apps;
+  CLI::App app("Proves that a refit moves every byte right: four separate equalities, and faults that must be found.",
+               "refit-verify");
+  app.set_version_flag("--version", version_line("refit-verify"));
+  bool generator = false;
+  add_generator_role(app, generator);
+  SelfOptions self;
+  MutantsOptions mutants;
+  CLI::App* const self_command = add_self(app, self);
+  CLI::App* const mutants_command = add_mutants(app, mutants);
+  app.require_subcommand(0, 1);
+  app.footer(
+      "Examples:\n"
+      "  refit-verify self --scenario qwen3-30b\n"
+      "  refit-verify self --scenario moonlight-16b --control router_bias=bf16\n"
+      "  refit-verify mutants\n"
+      "  refit-verify mutants --without layout\n\n"
+      "Exit codes: 0 all equal (mutants: all killed), 1 a difference (a mutant survived), 2 bad usage or input,\n"
+      "3 failed while running.");
+  return run_app(app, argc, argv, [&] {
+    if (generator) return run_generator_role();
+    if (self_command->parsed()) return run_self(self);
+    if (mutants_command->parsed()) return run_mutants(mutants);
+    throw CLI::CallForHelp();
+  });
+}

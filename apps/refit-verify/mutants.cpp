@@ -1,0 +1,100 @@
+// refit-verify mutants: plants every fault in a refit of its own and counts those that verification finds.
+#include <fmt/format.h>
+
+#include "commands.hpp"
+#include "common/cli.hpp"
+#include "common/generator_role.hpp"
+#include "refit/base/error.hpp"
+#include "refit/run/faults.hpp"
+#include "verdict_text.hpp"
+
+namespace refit::apps {
+namespace {
+
+constexpr const char* kDefaultScenario = "tiny-moe";
+
+std::vector<verify::Check> parse_without(const std::vector<std::string>& names) {
+  std::vector<verify::Check> checks;
+  for (const std::string& name : names) {
+    const auto check = verify::parse_check(name);
+    if (!check) fail_input(fmt::format("--without: {} is not one of wire, quantizer, layout, coverage", name));
+    checks.push_back(*check);
+  }
+  return checks;
+}
+
+/// The first thing that any check found, or nothing.
+std::string first_finding(const verify::Verdict& verdict) {
+  for (const verify::Check check : verify::kChecks) {
+    const verify::Result& result = verdict[check];
+    if (result.mismatches > 0) return describe(check, result.findings.front());
+  }
+  return {};
+}
+
+class MutantRun {
+ public:
+  MutantRun(const MutantsOptions& options, scenario::Scenario scenario)
+      : options_(options), scenario_(std::move(scenario)), without_(parse_without(options.without)) {}
+
+  /// What verification says of a refit with this fault, and an empty text when it sees nothing wrong.
+  [[nodiscard]] std::string run(const std::string& fault, std::string_view switches) const {
+    scenario::Scenario scenario = scenario_;
+    scenario.control = scenario.treatment;
+    scenario::override_switches(scenario.control, switches);
+    run::BenchSpec spec = one_verified_step(scenario, options_.refit);
+    spec.fault = fault;
+    spec.without = without_;
+    return first_finding(run::run_bench(spec).control.verdict);
+  }
+
+ private:
+  const MutantsOptions& options_;
+  scenario::Scenario scenario_;
+  std::vector<verify::Check> without_;
+};
+
+int list_faults() {
+  std::string text;
+  for (const run::Fault& fault : run::all_faults()) {
+    text += fmt::format("{:<26} {:<10} {}\n", fault.name, verify::name_of(fault.caught_by), fault.what);
+  }
+  write_stdout(text);
+  return 0;
+}
+
+}  // namespace
+
+CLI::App* add_mutants(CLI::App& app, MutantsOptions& options) {
+  CLI::App* const command =
+      app.add_subcommand("mutants", "Plant faults one by one; every one has to be found (default scenario: tiny-moe)");
+  add_refit_options(*command, options.refit);
+  command->add_option("--without", options.without, "Switch a check off; faults that only it finds then survive")
+      ->type_name("wire|quantizer|layout|coverage");
+  command->add_flag("--list", options.list, "List the faults, and the check that has to find each");
+  return command;
+}
+
+int run_mutants(const MutantsOptions& asked) {
+  if (asked.list) return list_faults();
+  MutantsOptions options = asked;
+  if (options.refit.scenario.empty() && options.refit.model.empty()) options.refit.scenario = kDefaultScenario;
+  const MutantRun mutants(options, chosen_scenario(options.refit));
+
+  const std::string clean = mutants.run("", "");
+  if (!clean.empty()) {
+    throw Error(ErrorKind::check, fmt::format("the refit without any fault does not verify: {}", clean));
+  }
+  std::size_t killed = 0;
+  const auto faults = run::all_faults();
+  for (const run::Fault& fault : faults) {
+    const std::string found = mutants.run(std::string(fault.name), fault.switches);
+    killed += found.empty() ? 0 : 1;
+    write_stdout(fmt::format("{:<9} {:<26} {}\n", found.empty() ? "SURVIVED" : "killed", fault.name,
+                             found.empty() ? std::string(fault.what) : found));
+  }
+  write_stdout(fmt::format("killed {}/{}\n", killed, faults.size()));
+  return killed == faults.size() ? 0 : exit_code(ErrorKind::check);
+}
+
+}  // namespace refit::apps

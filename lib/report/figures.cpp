@@ -1,0 +1,161 @@
+// Medians, multiples of the floor, extrapolations and comparisons.
+#include "report/figures.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+namespace refit::report {
+namespace {
+
+constexpr std::string_view kTransfer = "prepare_for_generation/transfer_and_update_weights";
+
+/// a / b, or nothing where that is no number.
+std::optional<double> quotient(double a, double b) {
+  const double value = a / b;
+  return b != 0 && std::isfinite(value) ? std::optional(value) : std::nullopt;
+}
+
+std::optional<Summary> summary_of(const std::vector<double>& samples) {
+  return samples.empty() ? std::nullopt : std::optional(summarize(samples));
+}
+
+/// Seconds over the seconds that a copy of `bytes` would take.
+std::optional<double> multiple(double seconds, std::uint64_t bytes, double bytes_per_second) {
+  if (bytes == 0 || bytes_per_second <= 0) return std::nullopt;
+  return quotient(seconds * bytes_per_second, static_cast<double>(bytes));
+}
+
+/// "a" of "a/b" and of "a".
+std::string_view group_of(std::string_view key) {
+  return key.substr(0, key.find('/'));
+}
+
+/// NeMo-RL's names in their order, with what else was timed behind the last one of the same group.
+std::vector<std::string> keys_of(const Report& report) {
+  const auto& known = scenario::phase_keys();
+  std::vector<std::string> keys(known.begin(), known.end());
+  if (!report.result) return keys;
+  for (const run::ArmResult* arm : {&report.result->control, &report.result->treatment}) {
+    for (const auto& [key, phase] : arm->phases) {
+      if (std::find(keys.begin(), keys.end(), key) != keys.end()) continue;
+      const auto last =
+          std::find_if(keys.rbegin(), keys.rend(),
+                       [&, group = group_of(key)](const std::string& k) { return group_of(k) == group; });
+      keys.insert(last == keys.rend() ? keys.end() : last.base(), key);
+    }
+  }
+  return keys;
+}
+
+PhaseFigures phase_figures(const Report& report, const run::ArmResult* arm, const std::string& key,
+                           std::optional<double> scenario::PublishedPhase::*side) {
+  PhaseFigures phase;
+  if (const auto published = report.scenario.phases.find(key); published != report.scenario.phases.end()) {
+    phase.published = published->second.*side;
+    if (phase.published) phase.published_source = published->second.source;
+  }
+  phase.source = phase.published ? Source::published : Source::not_published;
+  if (arm == nullptr || !arm->phases.contains(key)) return phase;
+
+  const run::PhaseSamples& timed = arm->phases.at(key);
+  const double bandwidth = report.result->copy.bytes_per_second;
+  phase.source = timed.stand_in ? Source::stand_in : Source::measured;
+  phase.samples = timed.seconds;
+  phase.summary = summary_of(timed.seconds);
+  phase.floor_bytes = timed.floor_bytes;
+  if (!phase.summary) return phase;
+  phase.x_floor = multiple(phase.summary->median, timed.floor_bytes, bandwidth);
+  if (key == kTransfer && arm->switches.pipeline == plan::Pipeline::staged) {
+    phase.x_direct_floor = multiple(
+        phase.summary->median, report.result->source_bytes + report.result->destination_bytes, bandwidth);
+  }
+  if (report.replay && report.replay->cut()) {
+    phase.extrapolated = phase.summary->median * report.replay->extrapolation();
+  }
+  return phase;
+}
+
+RoleFigures role_figures(const run::ArmResult::RoleTime& time) {
+  const double wall = std::accumulate(time.wall.begin(), time.wall.end(), 0.0);
+  const double rest = std::accumulate(time.unattributed.begin(), time.unattributed.end(), 0.0);
+  const auto summary = summary_of(time.unattributed);
+  return {&time, summary ? std::optional(summary->median) : std::nullopt, quotient(rest, wall)};
+}
+
+ArmFigures arm_figures(const Report& report, const run::ArmResult* arm,
+                       std::optional<double> scenario::PublishedPhase::*side) {
+  ArmFigures figures;
+  for (const std::string& key : keys_of(report)) {
+    figures.phases.emplace_back(key, phase_figures(report, arm, key, side));
+  }
+  if (arm == nullptr) return figures;
+  const auto trainer_has = [&](const std::string& name) {
+    return std::any_of(arm->stages.begin(), arm->stages.end(), [&](const run::StageSamples& stage) {
+      return stage.role == run::Role::trainer && stage.name == name;
+    });
+  };
+  for (const run::StageSamples& stage : arm->stages) {
+    const bool shared = stage.role == run::Role::generator && trainer_has(stage.name);
+    const Summary summary = summarize(stage.seconds);
+    figures.stages.push_back({shared ? "generator." + stage.name : stage.name, &stage, summary,
+                              multiple(summary.median, stage.bytes, report.result->copy.bytes_per_second)});
+  }
+  figures.trainer = role_figures(arm->trainer);
+  figures.generator = role_figures(arm->generator);
+  return figures;
+}
+
+Comparison compare(const PhaseFigures& control, const PhaseFigures& treatment) {
+  Comparison comparison;
+  if (control.summary && treatment.summary) {
+    comparison.source = control.source;
+    comparison.control = control.summary->median;
+    comparison.treatment = treatment.summary->median;
+    // Any fixed seed: the same samples give the same interval.
+    const Interval interval = bootstrap_ratio(control.samples, treatment.samples, 1);
+    if (interval.high > 0) comparison.ci95 = interval;
+  } else {
+    comparison.control = control.published;
+    comparison.treatment = treatment.published;
+    if (control.published || treatment.published) comparison.source = Source::published;
+  }
+  if (comparison.control && comparison.treatment) {
+    comparison.ratio = quotient(*comparison.treatment, *comparison.control);
+    if (comparison.ratio) comparison.change = *comparison.ratio - 1;
+  }
+  return comparison;
+}
+
+}  // namespace
+
+std::string_view name_of(Source source) noexcept {
+  switch (source) {
+    case Source::measured:
+      return "measured";
+    case Source::stand_in:
+      return "stand-in";
+    case Source::published:
+      return "published";
+    case Source::not_published:
+      return "not-published";
+  }
+  return "not-published";
+}
+
+Figures derive(const Report& report) {
+  const run::BenchResult* result = report.result ? &*report.result : nullptr;
+  Figures figures;
+  figures.control = arm_figures(report, result == nullptr ? nullptr : &result->control,
+                                &scenario::PublishedPhase::control_s);
+  figures.treatment = arm_figures(report, result == nullptr ? nullptr : &result->treatment,
+                                  &scenario::PublishedPhase::treatment_s);
+  for (std::size_t i = 0; i < figures.control.phases.size(); ++i) {
+    figures.comparison.emplace_back(
+        figures.control.phases[i].first,
+        compare(figures.control.phases[i].second, figures.treatment.phases[i].second));
+  }
+  return figures;
+}
+
+}  // namespace refit::report

@@ -1,0 +1,71 @@
+// What JSON and table both show: every number derived from the samples, computed once.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "refit/report/report.hpp"
+#include "refit/time/statistics.hpp"
+
+namespace refit::report {
+
+enum class Source : std::uint8_t {
+  measured,       ///< timed here
+  stand_in,       ///< timed here, on host memory in place of a device
+  published,      ///< quoted
+  not_published,  ///< neither run here nor published
+};
+[[nodiscard]] std::string_view name_of(Source source) noexcept;
+
+struct PhaseFigures {
+  Source source = Source::not_published;
+  std::vector<double> samples;
+  std::optional<Summary> summary;  ///< none without samples
+  std::uint64_t floor_bytes = 0;
+  std::optional<double> x_floor;
+  std::optional<double> x_direct_floor;  ///< of a staged transfer
+  std::optional<double> extrapolated;    ///< none unless a part was replayed
+  std::optional<double> published;
+  std::string published_source;
+};
+
+struct StageFigures {
+  std::string key;  ///< the stage's name; "generator.NAME" where the trainer has it too
+  const run::StageSamples* samples = nullptr;
+  Summary summary;
+  std::optional<double> x_floor;
+};
+
+struct RoleFigures {
+  const run::ArmResult::RoleTime* time = nullptr;
+  std::optional<double> median;  ///< of the unattributed seconds
+  std::optional<double> share;   ///< all unattributed seconds over all seconds
+};
+
+struct ArmFigures {
+  std::vector<std::pair<std::string, PhaseFigures>> phases;  ///< both arms: the same keys in the same order
+  std::vector<StageFigures> stages;
+  RoleFigures trainer, generator;
+};
+
+struct Comparison {
+  Source source = Source::not_published;
+  std::optional<double> control, treatment;  ///< medians of what was timed, else what was published
+  std::optional<double> change;              ///< treatment over control, minus 1
+  std::optional<double> ratio;               ///< treatment over control
+  std::optional<Interval> ci95;              ///< of the ratio; none for quoted figures
+};
+
+struct Figures {
+  ArmFigures control, treatment;
+  std::vector<std::pair<std::string, Comparison>> comparison;
+};
+
+/// Points into `report`, which has to outlive it. Without a result everything measured is empty.
+[[nodiscard]] Figures derive(const Report& report);
+
+}  // namespace refit::report

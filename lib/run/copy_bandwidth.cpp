@@ -1,0 +1,45 @@
+// memcpy with one large piece a thread: the C library then picks its fastest way for arrays far above the cache.
+#include "run/copy_bandwidth.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "refit/time/deadline.hpp"
+#include "refit/time/statistics.hpp"
+
+namespace refit::run {
+namespace {
+
+constexpr std::uint64_t kLeastBytes = 512u << 20;
+constexpr int kRepetitions = 3;
+
+double copy_once(std::span<const std::byte> from, std::span<std::byte> to, ThreadPool& pool) {
+  const Clock::time_point start = Clock::now();
+  const std::size_t piece = (from.size() + pool.threads() - 1) / pool.threads();
+  pool.for_range(from.size(), piece, [&](std::size_t begin, std::size_t end) {
+    std::memcpy(to.data() + begin, from.data() + begin, end - begin);
+  });
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+}  // namespace
+
+void measure_copy(std::span<const std::byte> from, std::span<std::byte> to, ThreadPool& pool, CopyBandwidth& copy) {
+  std::vector<std::byte> own_from, own_to;
+  if (std::min(from.size(), to.size()) < kLeastBytes) {
+    own_from.assign(kLeastBytes, std::byte{1});
+    own_to.assign(kLeastBytes, std::byte{0});
+    from = own_from;
+    to = own_to;
+  }
+  const std::size_t bytes = std::min(from.size(), to.size());
+  for (int i = 0; i < kRepetitions; ++i) {
+    copy.samples.push_back(2.0 * static_cast<double>(bytes) / copy_once(from.first(bytes), to.first(bytes), pool));
+  }
+  copy.array_bytes = bytes;
+  copy.threads = pool.threads();
+  copy.bytes_per_second = summarize(copy.samples).median;
+}
+
+}  // namespace refit::run

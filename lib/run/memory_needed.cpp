@@ -1,0 +1,43 @@
+// An upper bound of what both processes allocate, from the plan alone.
+#include <algorithm>
+
+#include "refit/base/bytes.hpp"
+#include "refit/plan/wire.hpp"
+#include "refit/run/bench.hpp"
+#include "run/host_traffic.hpp"
+
+namespace refit::run {
+namespace {
+
+/// Code, stacks, plans, messages and evidence of two processes.
+constexpr std::uint64_t kProcessBytes = 192u << 20;
+constexpr std::uint64_t kBatchTensors = 16 * 3;
+
+std::uint64_t staging_bytes(const plan::Plan& plan, const plan::Switches& switches, unsigned threads) {
+  if (switches.pipeline == plan::Pipeline::direct) return 0;
+  const plan::Wire wire = plan::make_wire(plan, switches.prequantize, switches.bucket_bytes());
+  const std::uint64_t slot = std::min(switches.bucket_bytes(), align_up(wire.largest_bucket, 4096));
+  std::uint64_t canonical = 0, matrix = 0, tensor = 0;
+  for (const plan::Destination& to : plan.destinations) {
+    if (to.scale_layout == plan::ScaleLayout::tiled_128x4) canonical += to.spec.bytes();
+    if (to.row_map != plan::kNone) matrix = std::max(matrix, to.matrix_bytes);
+  }
+  for (const plan::WireEntry& entry : wire.entries) {
+    if (plan.segments[entry.segment].op == plan::Op::quantize) tensor = std::max(tensor, entry.bytes);
+  }
+  const std::uint64_t batch = switches.quantize == plan::Quantize::batched ? kBatchTensors : 1;
+  return slot * (switches.double_buffer ? 2 : 1) + canonical + matrix * threads +
+         (switches.prequantize ? batch * tensor * 2 : 0);
+}
+
+}  // namespace
+
+std::uint64_t memory_needed(const plan::Plan& plan, const plan::Switches& control, const plan::Switches& treatment,
+                            unsigned threads) {
+  const bool shadow = control.commit == plan::Commit::shadow || treatment.commit == plan::Commit::shadow;
+  return plan.source_arena_bytes + plan.destination_arena_bytes * (shadow ? 2 : 1) +
+         staging_bytes(plan, control, threads) + staging_bytes(plan, treatment, threads) + HostCopies::kHeldBytes +
+         kProcessBytes;
+}
+
+}  // namespace refit::run

@@ -1,0 +1,59 @@
+// The bodies of the control messages around a refit.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "refit/time/timeline.hpp"
+#include "refit/verify/verify.hpp"
+#include "run/receiver.hpp"
+
+namespace refit::run {
+
+/// ready: what the generator computed and allocated. Comes with the parameter sets' descriptors and the version page's.
+struct ReadyRecord {
+  std::uint64_t plan_digest[2] = {0, 0};   ///< of the control and the treatment arm
+  std::uint64_t parameter_bytes = 0;       ///< of one set
+  std::uint32_t sets = 1;                  ///< 2 when an arm commits by shadow
+};
+
+struct BeginRecord {
+  std::uint32_t arm = 0;
+  std::uint64_t version = 0;
+  bool verify = false;
+  std::uint8_t poison = 0;                 ///< for what the generator keeps to itself, when verifying
+};
+
+struct BegunRecord {
+  std::uint32_t set = 0;                   ///< the parameter set that this refit writes
+};
+
+/// committed: what the generator did, and its evidence when the refit is verified.
+struct CommittedRecord {
+  struct Stage {
+    std::string name;
+    double seconds = 0;
+    std::uint64_t bytes = 0, launches = 0;
+  };
+  std::uint64_t version = 0;
+  double wall = 0, unattributed = 0;
+  std::vector<Stage> stages;
+  std::uint64_t peak_extra_bytes = 0, handles_opened = 0;
+  ReceiverEvidence evidence;
+  std::vector<std::uint64_t> destination_digests;
+};
+
+[[nodiscard]] std::string encode(const ReadyRecord& record);
+[[nodiscard]] std::string encode(const BeginRecord& record);
+[[nodiscard]] std::string encode(const BegunRecord& record);
+[[nodiscard]] std::string encode(const CommittedRecord& record);
+/// Each throws Error(runtime) naming the message when its body cannot be read.
+[[nodiscard]] ReadyRecord decode_ready(std::string_view body);
+[[nodiscard]] BeginRecord decode_begin(std::string_view body);
+[[nodiscard]] BegunRecord decode_begun(std::string_view body);
+[[nodiscard]] CommittedRecord decode_committed(std::string_view body);
+
+}  // namespace refit::run

@@ -1,0 +1,141 @@
+// Fill and update: one hash of a counter gives the bits of one 64-bit word.
+#include "run/weights.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "refit/base/digest.hpp"
+#include "refit/quant/mxfp8.hpp"
+
+namespace refit::run {
+namespace {
+
+constexpr std::uint64_t kGolden = 0x9E3779B97F4A7C15ull;
+/// Bytes of a tensor that one thread takes at a time; a multiple of every word and block.
+constexpr std::uint64_t kGrain = 1u << 20;
+
+std::uint64_t tensor_key(std::uint64_t seed, const plan::Source& source) {
+  return mix64(seed * kGolden + digest_text(source.spec.name));
+}
+
+std::uint16_t fill_bf16(std::uint32_t bits, std::uint32_t octaves_down) {
+  const int sum = static_cast<int>((bits & 0xFF) + (bits >> 8 & 0xFF) + (bits >> 16 & 0xFF) + (bits >> 24)) - 510;
+  const std::uint16_t value = quant::bf16_from_float(static_cast<float>(sum) * 0x1p-13f);
+  return (value & 0x7FFF) == 0 ? value : static_cast<std::uint16_t>(value - (octaves_down << 7));
+}
+
+/// Elements [begin, end) of a BF16 tensor of `cols` columns; begin and end are even or the tensor's end.
+void fill_bf16_range(std::byte* data, std::uint64_t key, std::uint64_t cols, std::uint64_t begin, std::uint64_t end) {
+  for (std::uint64_t i = begin; i < end; ++i) {
+    const std::uint64_t word = mix64(key + (i / 2 + 1) * kGolden);
+    const auto bits = static_cast<std::uint32_t>(i % 2 == 0 ? word : word >> 32);
+    // Blocks differ in magnitude by up to 2^23, so that a scale in a wrong place is a wrong scale.
+    const auto octaves = static_cast<std::uint32_t>(mix64(key ^ (i / quant::kBlock + 1)) % 24);
+    const bool dead = cols >= quant::kBlock && i / cols % 97 == 5 && i % cols < quant::kBlock;
+    const std::uint16_t value = dead ? std::uint16_t{0} : fill_bf16(bits, octaves);
+    std::memcpy(data + i * 2, &value, 2);
+  }
+}
+
+void fill_f32_range(std::byte* data, std::uint64_t key, std::uint64_t begin, std::uint64_t end) {
+  for (std::uint64_t i = begin; i < end; ++i) {
+    // 3 + k * 2^-22: the significand's low 14 bits alone, so that a cast to BF16 loses every one of them.
+    const std::uint32_t bits = 0x40400000u | static_cast<std::uint32_t>(mix64(key + (i + 1) * kGolden) & 0x3FFF);
+    std::memcpy(data + i * 4, &bits, 4);
+  }
+}
+
+void fill_other_range(std::byte* data, std::uint64_t key, std::uint64_t begin, std::uint64_t end) {
+  // Bytes with the top bits clear: no NaN and no infinity in any floating format, small in any integer one.
+  for (std::uint64_t i = begin; i < end; ++i) {
+    data[i] = static_cast<std::byte>(mix64(key + (i + 1) * kGolden) & 0x3F);
+  }
+}
+
+/// Moves a magnitude by `delta` units, unless that would leave the range of ordinary values.
+std::uint16_t moved_bf16(std::uint16_t value, int delta) {
+  const int magnitude = value & 0x7FFF;
+  const int next = magnitude + delta;
+  const bool ordinary = magnitude >= 0x0380 && next >= 0x0380 && next < 0x7F00;
+  return ordinary ? static_cast<std::uint16_t>((value & 0x8000) | next) : value;
+}
+
+void update_bf16_range(std::byte* data, std::uint64_t key, std::uint64_t begin, std::uint64_t end) {
+  for (std::uint64_t i = begin; i < end;) {
+    std::uint64_t bits = mix64(key + (i / 4 + 1) * kGolden);
+    const std::uint64_t stop = std::min(end, i / 4 * 4 + 4);
+    bits >>= i % 4 * 16;
+    for (; i < stop; ++i, bits >>= 16) {
+      std::uint16_t value;
+      std::memcpy(&value, data + i * 2, 2);
+      value = moved_bf16(value, static_cast<int>(bits & 7) - 3);
+      std::memcpy(data + i * 2, &value, 2);
+    }
+  }
+}
+
+void update_f32_range(std::byte* data, std::uint64_t key, std::uint64_t begin, std::uint64_t end) {
+  for (std::uint64_t i = begin; i < end; ++i) {
+    std::uint32_t value;
+    std::memcpy(&value, data + i * 4, 4);
+    const std::uint32_t magnitude = value & 0x7FFFFFFF;
+    const std::uint32_t delta = static_cast<std::uint32_t>(mix64(key + (i + 1) * kGolden) & 0x7FF) + 1;
+    // Up while the low 14 bits have room, else down: the tensor never drifts out of its range.
+    const std::uint32_t next = (magnitude & 0x3FFF) + delta <= 0x3FFF ? magnitude + delta : magnitude - delta;
+    if (magnitude >= 0x03800000 && next < 0x7F000000) value = (value & 0x80000000) | next;
+    std::memcpy(data + i * 4, &value, 4);
+  }
+}
+
+template <typename Body>
+void for_each_range(const plan::Plan& plan, std::span<std::byte> sources, ThreadPool& pool, const Body& body) {
+  struct Piece {
+    const plan::Source* source;
+    std::uint64_t begin, end;
+  };
+  std::vector<Piece> pieces;
+  for (const plan::Source& source : plan.sources) {
+    const std::uint64_t count = num_elements(source.spec.shape);
+    const std::uint64_t grain = kGrain / size_of(source.spec.dtype);
+    for (std::uint64_t begin = 0; begin < count; begin += grain) {
+      pieces.push_back({&source, begin, std::min(count, begin + grain)});
+    }
+  }
+  pool.for_range(pieces.size(), 1, [&](std::size_t first, std::size_t last) {
+    for (std::size_t p = first; p < last; ++p) {
+      const Piece& piece = pieces[p];
+      body(*piece.source, sources.data() + piece.source->offset, piece.begin, piece.end);
+    }
+  });
+}
+
+}  // namespace
+
+void fill(const plan::Plan& plan, std::span<std::byte> sources, std::uint64_t seed, ThreadPool& pool) {
+  for_each_range(plan, sources, pool,
+                 [&](const plan::Source& source, std::byte* data, std::uint64_t begin, std::uint64_t end) {
+                   const std::uint64_t key = tensor_key(seed, source);
+                   const std::size_t size = size_of(source.spec.dtype);
+                   switch (source.spec.dtype) {
+                     case DType::bf16: return fill_bf16_range(data, key, source.spec.cols(), begin, end);
+                     case DType::f32: return fill_f32_range(data, key, begin, end);
+                     default: return fill_other_range(data, key, begin * size, end * size);
+                   }
+                 });
+}
+
+void update(const plan::Plan& plan, std::span<std::byte> sources, std::uint64_t seed, std::uint64_t step,
+            ThreadPool& pool) {
+  for_each_range(plan, sources, pool,
+                 [&](const plan::Source& source, std::byte* data, std::uint64_t begin, std::uint64_t end) {
+                   const std::uint64_t key = mix64(tensor_key(seed, source) + step);
+                   const std::size_t size = size_of(source.spec.dtype);
+                   switch (source.spec.dtype) {
+                     case DType::bf16: return update_bf16_range(data, key, begin, end);
+                     case DType::f32: return update_f32_range(data, key, begin, end);
+                     default: return fill_other_range(data, key, begin * size, end * size);
+                   }
+                 });
+}
+
+}  // namespace refit::run

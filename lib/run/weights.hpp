@@ -1,0 +1,24 @@
+// Seeded weights and an optimizer-like update, element by element from counters alone: any thread, process or device
+// computes the same values for the same (seed, step, tensor, element).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "refit/base/thread_pool.hpp"
+#include "refit/plan/plan.hpp"
+
+namespace refit::run {
+
+/// Step 0. BF16: sum of four random bytes, centred and scaled by 2^-13 (about normal, sigma 0.018), the first block of
+/// every 97th row zero (dead rows and unused experts do occur), blocks lowered by 0 to 23 octaves so that scales
+/// differ. FP32: 3 + 14 random low bits (a cast to BF16 loses all of them). Other dtypes: random bytes below 0x40.
+void fill(const plan::Plan& plan, std::span<std::byte> sources, std::uint64_t seed, ThreadPool& pool);
+
+/// From step - 1 to `step`: every element with a magnitude of at least 2^-120 moves by -3..4 units in the last place
+/// (BF16), or by 1..2048 (FP32); zeros stay. Elements never become infinite or NaN.
+void update(const plan::Plan& plan, std::span<std::byte> sources, std::uint64_t seed, std::uint64_t step,
+            ThreadPool& pool);
+
+}  // namespace refit::run

@@ -1,0 +1,14 @@
+// The known word that was probably meant.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string_view>
+
+namespace refit::scenario {
+
+/// The word with the smallest edit distance to `text`, if that is at most a third of the longer of the two.
+[[nodiscard]] std::optional<std::string_view> nearest(std::string_view text,
+                                                      std::span<const std::string_view> words);
+
+}  // namespace refit::scenario

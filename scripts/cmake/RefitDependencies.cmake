@@ -1,0 +1,20 @@
+# System packages. Each missing one ends the configuration with the package to install.
+function(refit_need package debian)
+  find_package(${package} ${ARGN} QUIET)
+  if(NOT ${package}_FOUND)
+    message(FATAL_ERROR "${package} was not found. Install it (Debian and Ubuntu: apt-get install ${debian}) "
+                        "or add its prefix to CMAKE_PREFIX_PATH.")
+  endif()
+endfunction()
+
+refit_need(Threads libc6-dev)
+refit_need(fmt libfmt-dev)
+refit_need(nlohmann_json nlohmann-json3-dev)
+refit_need(CLI11 libcli11-dev)
+refit_need(hwy libhwy-dev)
+if(REFIT_BUILD_TESTS)
+  refit_need(Catch2 catch2)
+  if(REFIT_BUILD_BENCHMARKS)
+    refit_need(benchmark libbenchmark-dev)
+  endif()
+endif()

@@ -1,0 +1,26 @@
+# Build options and the one interface target that carries the project's compile flags.
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "Build type" FORCE)
+endif()
+
+option(REFIT_BUILD_TESTS "Build the tests" ON)
+option(REFIT_BUILD_BENCHMARKS "Build the Google Benchmark programs" ON)
+option(REFIT_WERROR "Treat warnings as errors" OFF)
+set(REFIT_SANITIZE "" CACHE STRING "Sanitizers, as -fsanitize= takes them (address,undefined or thread)")
+
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
+set(CMAKE_LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib)
+set(CMAKE_ARCHIVE_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib)
+
+add_library(refit_flags INTERFACE)
+target_compile_features(refit_flags INTERFACE cxx_std_20)
+target_compile_options(refit_flags INTERFACE -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion
+                       $<$<AND:$<CXX_COMPILER_ID:GNU>,$<VERSION_LESS:$<CXX_COMPILER_VERSION>,13>>:-Wno-restrict>
+                       $<$<BOOL:${REFIT_WERROR}>:-Werror>)
+if(REFIT_SANITIZE)
+  target_compile_options(refit_flags INTERFACE -fsanitize=${REFIT_SANITIZE} -fno-omit-frame-pointer
+                         -fno-sanitize-recover=all)
+  target_link_options(refit_flags INTERFACE -fsanitize=${REFIT_SANITIZE})
+endif()

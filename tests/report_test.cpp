@@ -1,0 +1,418 @@
+// Reports: every figure in the JSON follows from the samples, and what is quoted or computed is labelled as
+// such.
+#include "refit/report/report.hpp"
+
+#include <stdlib.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <sstream>
+#include <string>
+
+#include "base/json.hpp"
+#include "support/catch.hpp"
+
+using namespace refit;
+using namespace refit::report;
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr const char* kTotal = "prepare_for_generation/total";
+constexpr const char* kTransfer = "prepare_for_generation/transfer_and_update_weights";
+constexpr const char* kOffload = "prepare_for_generation/offload_before_refit";
+constexpr const char* kSwap = "policy_and_reference_logprobs/reference_swap";
+constexpr std::uint64_t kSourceBytes = 600, kDestinationBytes = 400;
+
+/// A bench of three steps with round numbers, on a machine that copies 1000 bytes a second.
+run::BenchResult bench_result(const scenario::Replay& replay) {
+  run::BenchResult result;
+  const auto fill = [](run::ArmResult& arm, double scale) {
+    arm.phases[kTransfer] = {{2 * scale, 4 * scale, 3 * scale}, kSourceBytes + kDestinationBytes, false};
+    arm.phases[kOffload] = {{1 * scale, 1 * scale, 1 * scale}, 0, true};
+    arm.phases[kSwap] = {{1, 2, 3}, 0, true};
+    arm.phases[kTotal] = {{3 * scale, 5 * scale, 4 * scale}, 0, false};
+    arm.stages = {{"pack", run::Role::trainer, {0.5, 0.5, 1.5}, 500, 7},
+                  {"wait", run::Role::trainer, {1, 1, 1}, 0, 0},
+                  {"load", run::Role::generator, {0.25, 0.5, 0.75}, 250, 3},
+                  {"wait", run::Role::generator, {2, 2, 2}, 0, 0}};
+    arm.trainer = {{2, 2, 4}, {0.02, 0.02, 0.04}};
+    arm.generator = {{2, 2, 4}, {0, 0, 0.01}};
+    arm.wire_bytes = 600;
+    arm.message_bytes = 77;
+    arm.messages = 9;
+    arm.buckets = 4;
+    arm.handles_opened = 5;
+    arm.peak_extra_bytes = 1234;
+    arm.verified_refits = 1;
+    for (const verify::Check check : verify::kChecks) arm.verdict[check].bytes = 1000;
+  };
+  fill(result.control, 1);
+  fill(result.treatment, 0.5);
+  result.control.switches = replay.spec.control;
+  result.treatment.switches = replay.spec.treatment;
+  result.warmup = 2;
+  result.steps = 3;
+  result.warmup_control = {9, 8};
+  result.warmup_treatment = {7, 6};
+  result.copy = {1000, {990, 1000, 1010}, 1 << 20, 2};
+  result.source_bytes = kSourceBytes;
+  result.destination_bytes = kDestinationBytes;
+  result.seconds = 42;
+  return result;
+}
+
+/// qwen3-30b, of which a part with a quarter of the floor is replayed.
+Report sample() {
+  Report report;
+  scenario::Scenario& scenario = report.scenario;
+  scenario.name = "sample";
+  scenario.title = "A sample";
+  scenario.digest = "0123456789abcdef";
+  scenario.phases[kTransfer] = {9.67, 2.98, "PR 3294"};
+  scenario.phases["generation"] = {49.8, 51.8, "PR 3294"};
+  scenario.phases["policy_training"] = {91.0, std::nullopt, "PR 3294"};
+  report.model.architecture = "Qwen3MoeForCausalLM";
+  report.model.dims.layers = 8;
+  report.model.tensors = {{{"a", {32, 64}, DType::bf16}, model::Kind::expert_up, 0, 0},
+                          {{"b", {64}, DType::f32}, model::Kind::norm, 0, -1}};
+  report.model.mtp = {{{"c", {64}, DType::bf16}, model::Kind::mtp_other, 8, -1}};
+  scenario::Replay& replay = report.replay.emplace();
+  replay.sentence = "sample: replays 2 of 8 layers";
+  replay.spec.slice.layers = 2;
+  replay.spec.treatment = plan::published_treatment();
+  replay.memory_budget = 1 << 30;
+  replay.part.bytes = 1000;
+  replay.whole.bytes = 4000;
+  replay.part.source_bytes = kSourceBytes;
+  replay.part.destination_bytes = kDestinationBytes;
+  replay.whole.source_bytes = 4 * kSourceBytes;
+  replay.whole.destination_bytes = 4 * kDestinationBytes;
+  replay.part.control.wire_bytes = 600;
+  replay.whole.control.wire_bytes = 2400;
+  report.result = bench_result(replay);
+  report.environment.build = {"0.1.0", "g++ 12", "Release", std::string(40, 'a'), true};
+  report.environment.argv = {"refit-bench", "--scenario", "sample"};
+  report.environment.usable_cpus = 2;
+  report.environment.date_utc = "2026-01-31T12:00:00Z";
+  return report;
+}
+
+Report mismatched() {
+  Report report = sample();
+  verify::Result& layout = report.result->treatment.verdict[verify::Check::layout];
+  layout.add({"model.w13", 7, "0x7e", "0x00", 12, "differs from the per-expert reference"});
+  layout.mismatches = 12;
+  report.status = status_of(*report.result);
+  return report;
+}
+
+Report dry_run() {
+  Report report = sample();
+  report.status = Status::dry_run;
+  report.result.reset();
+  return report;
+}
+
+Report refused() {
+  Report report = dry_run();
+  report.status = Status::refused;
+  report.message = "expert width 1856 is not a multiple of 128";
+  report.replay.reset();
+  return report;
+}
+
+Report failed() {
+  Report report = dry_run();
+  report.status = Status::failed;
+  report.message = "the generator is gone: killed by signal 9 (Killed)";
+  return report;
+}
+
+Json json_of(const Report& report) {
+  return parse_json(to_json(report), "report");
+}
+
+bool contains(const std::string& text, const std::string& part) {
+  CAPTURE(text, part);
+  return text.find(part) != text.npos;
+}
+
+std::size_t widest_line(const std::string& text) {
+  std::istringstream lines(text);
+  std::size_t widest = 0;
+  for (std::string line; std::getline(lines, line);) widest = std::max(widest, line.size());
+  return widest;
+}
+
+}  // namespace
+
+TEST_CASE("a measured phase keeps its samples and derives everything else from them") {
+  const Json phase = json_of(sample())["arms"]["control"]["phases"][kTransfer];
+  CHECK(phase["source"] == "measured");
+  CHECK(phase["samples_s"] == Json({2, 4, 3}));
+  CHECK(phase["median_s"] == 3);
+  CHECK(phase["mean_s"] == 3);
+  CHECK(phase["min_s"] == 2);
+  CHECK(phase["max_s"] == 4);
+  CHECK(phase["spread"].get<double>() == Approx(0.5 / 3));  // quartiles 2.5 and 3.5
+  CHECK(phase["floor_bytes"] == 1000);
+  CHECK(phase["x_floor"] == 3);  // 3 s over 1000 bytes at 1000 bytes a second
+  CHECK(phase["x_direct_floor"] == 3);
+  CHECK(phase["extrapolated_s"] == 12);  // the model has four times the floor bytes
+  CHECK(phase["published_s"] == 9.67);
+  CHECK(phase["published_source"] == "PR 3294");
+}
+
+TEST_CASE("only a staged arm's transfer is compared with the direct floor") {
+  Report report = sample();
+  report.result->treatment.switches.pipeline = plan::Pipeline::direct;
+  const Json arms = json_of(report)["arms"];
+  CHECK(arms["control"]["phases"][kTransfer]["x_direct_floor"] == 3);
+  CHECK(arms["control"]["phases"][kTotal]["x_direct_floor"].is_null());
+  CHECK(arms["treatment"]["phases"][kTransfer]["x_direct_floor"].is_null());
+  CHECK(arms["treatment"]["phases"][kTransfer]["x_floor"] == 1.5);
+}
+
+TEST_CASE("phases say whether they were measured, stood in for, published or neither") {
+  const Json phases = json_of(sample())["arms"]["treatment"]["phases"];
+  CHECK(phases[kTotal]["source"] == "measured");
+  CHECK(phases[kOffload]["source"] == "stand-in");
+  CHECK(phases[kSwap]["source"] == "stand-in");
+  CHECK(phases["generation"]["source"] == "published");
+  CHECK(phases["generation"]["samples_s"].empty());
+  CHECK(phases["generation"]["median_s"].is_null());
+  CHECK(phases["generation"]["published_s"] == 51.8);
+  CHECK(phases["policy_training"]["source"] == "not-published");
+  CHECK(phases["policy_training"]["published_source"].is_null());
+  CHECK(phases["total_step_time"]["source"] == "not-published");
+  CHECK(phases["total_step_time"]["published_s"].is_null());
+}
+
+TEST_CASE("nothing is extrapolated when the whole model was replayed") {
+  Report report = sample();
+  report.replay->spec.slice = {};
+  const Json json = json_of(report);
+  CHECK(json["arms"]["control"]["phases"][kTransfer]["extrapolated_s"].is_null());
+  CHECK(json["replayed"]["whole_model"] == true);
+}
+
+TEST_CASE("a floor of no bytes, or no measured bandwidth, gives null and never infinity") {
+  Report report = sample();
+  CHECK(json_of(report)["arms"]["control"]["phases"][kTotal]["x_floor"].is_null());
+  CHECK(json_of(report)["arms"]["control"]["stages"]["wait"]["x_floor"].is_null());
+  report.result->copy = {};
+  const Json json = json_of(report);
+  CHECK(json["copy_bandwidth"].is_null());
+  CHECK(json["arms"]["control"]["stages"]["pack"]["x_floor"].is_null());
+  report.result->control.phases[kTransfer].seconds = {std::numeric_limits<double>::infinity()};
+  CHECK(to_json(report).find("inf") == std::string::npos);
+}
+
+TEST_CASE("stages are keyed by name, and by role too where both roles have it") {
+  const Json stages = json_of(sample())["arms"]["control"]["stages"];
+  CHECK(stages.size() == 4);
+  CHECK(stages["wait"]["role"] == "trainer");
+  CHECK(stages["generator.wait"]["role"] == "generator");
+  CHECK(stages["generator.wait"]["samples_s"] == Json({2, 2, 2}));
+  CHECK(stages["load"]["role"] == "generator");
+  CHECK(stages["pack"]["median_s"] == 0.5);
+  CHECK(stages["pack"]["bytes"] == 500);
+  CHECK(stages["pack"]["launches"] == 7);
+  CHECK(stages["pack"]["x_floor"] == 1);
+}
+
+TEST_CASE("unattributed time is given for each process, with its share of the wall") {
+  const Json rest = json_of(sample())["arms"]["control"]["unattributed_s"];
+  CHECK(rest["trainer"]["samples_s"] == Json({0.02, 0.02, 0.04}));
+  CHECK(rest["trainer"]["wall_s"] == Json({2, 2, 4}));
+  CHECK(rest["trainer"]["median_s"] == 0.02);
+  CHECK(rest["trainer"]["share"].get<double>() == Approx(0.01));
+  CHECK(rest["generator"]["share"].get<double>() == Approx(0.00125));
+}
+
+TEST_CASE("the comparison is of medians where both arms were timed, else of what was published") {
+  const Json comparison = json_of(sample())["comparison"];
+  CHECK(comparison[kTransfer]["source"] == "measured");
+  CHECK(comparison[kTransfer]["control_s"] == 3);
+  CHECK(comparison[kTransfer]["treatment_s"] == 1.5);
+  CHECK(comparison[kTransfer]["ratio"] == 0.5);
+  CHECK(comparison[kTransfer]["change"] == -0.5);
+  // Pairs are drawn together, and every pair has the same ratio.
+  CHECK(comparison[kTransfer]["ci95"] == Json({0.5, 0.5}));
+  CHECK(comparison["generation"]["source"] == "published");
+  CHECK(comparison["generation"]["control_s"] == 49.8);
+  CHECK(comparison["generation"]["change"].get<double>() == Approx(51.8 / 49.8 - 1));
+  CHECK(comparison["generation"]["ci95"].is_null());
+  CHECK(comparison["policy_training"]["source"] == "published");
+  CHECK(comparison["policy_training"]["treatment_s"].is_null());
+  CHECK(comparison["policy_training"]["change"].is_null());
+  CHECK(comparison["total_step_time"]["source"] == "not-published");
+}
+
+TEST_CASE("model, traffic and switches are numbers where they are numbers") {
+  const Json json = json_of(sample());
+  CHECK(json["schema"] == "refit-bench/1");
+  CHECK(json["status"] == "ok");
+  CHECK(json["model"]["architecture"] == "Qwen3MoeForCausalLM");
+  CHECK(json["model"]["tensors"] == 2);
+  CHECK(json["model"]["parameters"] == 32 * 64 + 64);
+  CHECK(json["model"]["bytes"] == 2 * 32 * 64 + 4 * 64);
+  CHECK(json["model"]["expert_bytes"] == 2 * 32 * 64);
+  CHECK(json["model"]["mtp_tensors"] == 1);
+  CHECK(json["model"]["floor_bytes"] == 4000);
+  CHECK(json["model"]["wire_bytes"]["control"] == 2400);
+  CHECK(json["replayed"]["wire_bytes"]["control"] == 600);
+  CHECK(json["replayed"]["fraction"] == 0.25);
+  CHECK(json["replayed"]["extrapolation"] == 4);
+  const Json& control = json["arms"]["control"];
+  CHECK(control["switches"]["buffer_size"] == std::uint64_t{4} << 30);
+  CHECK(control["switches"]["prequantize"] == "off");
+  CHECK(json["arms"]["treatment"]["switches"]["prequantize"] == "on");
+  CHECK(control["wire_bytes"] == 600);
+  CHECK(control["messages"] == 9);
+  CHECK(control["message_bytes"] == 77);
+  CHECK(control["handles_opened"] == 5);
+  CHECK(control["peak_extra_bytes"] == 1234);
+  CHECK(control["warmup_s"] == Json({9, 8}));
+  CHECK(json["copy_bandwidth"]["bytes_per_second"] == 1000);
+  CHECK(json["run"]["measured_steps"] == 3);
+  CHECK(json["environment"]["git_dirty"] == true);
+  CHECK(json["environment"]["argv"] == Json({"refit-bench", "--scenario", "sample"}));
+  CHECK(json["environment"]["cpu_model"].is_null());
+}
+
+TEST_CASE("a difference makes the status a mismatch and is told with tensor, index, expected and got") {
+  const Report report = mismatched();
+  CHECK(report.status == Status::mismatch);
+  const Json json = json_of(report);
+  CHECK(json["status"] == "mismatch");
+  CHECK(json["arms"]["control"]["verify"]["layout"]["mismatches"] == 0);
+  const Json& layout = json["arms"]["treatment"]["verify"]["layout"];
+  CHECK(layout["mismatches"] == 12);
+  CHECK(layout["findings"][0] == Json({{"tensor", "model.w13"},
+                                       {"index", 7},
+                                       {"expected", "0x7e"},
+                                       {"got", "0x00"},
+                                       {"count", 12},
+                                       {"what", "differs from the per-expert reference"}}));
+  const std::string table = to_table(report);
+  CHECK(contains(table, "layout DIFFERS (12 mismatches)"));
+  CHECK(contains(table, "model.w13"));
+  CHECK(contains(table, "expected 0x7e, got 0x00"));
+}
+
+TEST_CASE("an arm that was not verified says null, not equal") {
+  Report report = sample();
+  report.result->control.verified_refits = 0;
+  CHECK(json_of(report)["arms"]["control"]["verify"].is_null());
+  CHECK(contains(to_table(report), "off not verified"));
+}
+
+TEST_CASE("a dry run, a refusal and a failure carry what is known and nothing that was not measured") {
+  const Json dry = json_of(dry_run());
+  CHECK(dry["status"] == "dry-run");
+  CHECK(dry["run"].is_null());
+  CHECK(dry["arms"]["control"]["wire_bytes"] == 600);
+  CHECK_FALSE(dry["arms"]["control"].contains("stages"));
+  CHECK_FALSE(dry.contains("refused"));
+
+  const Json no = json_of(refused());
+  CHECK(no["status"] == "refused");
+  CHECK(no["refused"] == "expert width 1856 is not a multiple of 128");
+  CHECK(no["model"]["tensors"] == 2);
+  CHECK_FALSE(no["model"].contains("wire_bytes"));
+  CHECK(no["replayed"].is_null());
+  CHECK(no["arms"].is_null());
+
+  const Json dead = json_of(failed());
+  CHECK(dead["status"] == "failed");
+  CHECK(contains(dead["error"].get<std::string>(), "killed by signal 9"));
+  CHECK(dead["arms"]["treatment"]["phases"][kTransfer]["source"] == "published");
+}
+
+TEST_CASE("names that are no UTF-8 do not break the JSON") {
+  Report report = mismatched();
+  report.result->treatment.verdict[verify::Check::layout].findings[0].tensor = "bad\xff name";
+  report.environment.argv = {"\xc3\x28"};
+  CHECK_NOTHROW(json_of(report));
+}
+
+TEST_CASE(
+    "the table begins with what is replayed, labels every kind of figure and stays within 100 columns") {
+  const std::string table = to_table(sample());
+  CHECK(table.starts_with("sample: replays 2 of 8 layers\n"));
+  CHECK(contains(table, "extrapolated to the whole model"));
+  CHECK(contains(table, "computed, not measured"));
+  CHECK(contains(table, "Published: PR 3294."));
+  CHECK(contains(table, "host-memory copies in place of device traffic"));
+  CHECK(contains(table, "offload_before_refit *"));
+  CHECK(contains(table, "9.67 -> 2.98"));
+  CHECK(contains(table, "-50.0 %"));
+  CHECK(contains(table, "91 -> -"));
+  CHECK(contains(table, "unattributed"));
+  CHECK(contains(table, "wire equal (1.00 KB)"));
+  CHECK(table.find("inf") == table.npos);
+  for (const Report& report : {sample(), mismatched(), dry_run(), refused(), failed()}) {
+    CHECK(widest_line(to_table(report)) <= 100);
+  }
+}
+
+TEST_CASE("large numbers keep the table within 100 columns") {
+  Report report = sample();
+  for (run::ArmResult* arm : {&report.result->control, &report.result->treatment}) {
+    for (auto& [key, phase] : arm->phases) phase.seconds = {1234.5, 2345.6, 123456.7};
+    for (run::StageSamples& stage : arm->stages) {
+      stage.launches = 12345678;
+      stage.bytes = 123456789012345;
+      stage.seconds = {1234.5, 2345.6, 123456.7};
+    }
+  }
+  CHECK(widest_line(to_table(report)) <= 100);
+}
+
+TEST_CASE("the table of a refused model still shows the model and the reason") {
+  const std::string table = to_table(refused());
+  CHECK(contains(table, "2 tensors, 2112 parameters"));
+  CHECK(contains(table, "Refused: expert width 1856 is not a multiple of 128"));
+}
+
+TEST_CASE("this machine's environment is filled in, and only from the allow-list") {
+  ::setenv("REFIT_SECRET", "do not tell", 1);
+  const Environment environment =
+      collect_environment({"0.1.0", "", "", std::nullopt, std::nullopt}, {"a", "b"});
+  CHECK(environment.usable_cpus >= 1);
+  CHECK(environment.logical_cpus >= environment.usable_cpus);
+  CHECK(environment.memory_total_bytes > 0);
+  CHECK(environment.kernel.starts_with("Linux "));
+  CHECK(environment.date_utc.size() == 20);
+  Report report = sample();
+  report.environment = environment;
+  CHECK(to_json(report).find("do not tell") == std::string::npos);
+  CHECK(json_of(report)["environment"]["git_commit"].is_null());
+}
+
+TEST_CASE("reports of every status are written for the schema check") {
+  // scripts/validate-json reads them in the test "report_schema".
+  const char* chosen = std::getenv("REFIT_REPORTS_DIR");
+  const fs::path directory =
+      chosen != nullptr ? fs::path(chosen) : fs::temp_directory_path() / "refit-reports";
+  fs::create_directories(directory);
+  Report whole = sample();
+  whole.replay->spec.slice = {};
+  Report unverified = sample();
+  unverified.result->control.verified_refits = 0;
+  unverified.result->copy = {};
+  unverified.environment.build.git_commit.reset();
+  unverified.environment.build.git_dirty.reset();
+  const std::pair<const char*, Report> reports[] = {
+      {"ok", sample()},     {"mismatch", mismatched()}, {"dry-run", dry_run()},    {"refused", refused()},
+      {"failed", failed()}, {"whole", whole},           {"unverified", unverified}};
+  for (const auto& [name, report] : reports) {
+    std::ofstream file(directory / (std::string(name) + ".json"));
+    file << to_json(report);
+    CHECK(file.flush().good());
+  }
+}

@@ -1,0 +1,273 @@
+// Refits between two real processes, every pipeline and switch, and the parts they are made of.
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstring>
+#include <set>
+
+#include "refit/base/error.hpp"
+#include "refit/run/bench.hpp"
+#include "refit/run/faults.hpp"
+#include "run/arm.hpp"
+#include "run/loader.hpp"
+#include "run/protocol.hpp"
+#include "run/segments.hpp"
+#include "run/weights.hpp"
+#include "support/catch.hpp"
+
+using namespace refit;
+
+namespace {
+
+/// GLM-4.5-MoE in small: a dense layer, a shared expert, FP32 router bias, fused qkv with biases, scale columns that do
+/// not divide by 4 (192 / 32 = 6).
+constexpr const char* kConfig = R"({
+  "architectures": ["Glm4MoeForCausalLM"], "model_type": "glm4_moe", "hidden_size": 256, "num_hidden_layers": 3,
+  "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 64, "intermediate_size": 512,
+  "moe_intermediate_size": 192, "n_routed_experts": 8, "num_experts_per_tok": 2, "n_shared_experts": 1,
+  "first_k_dense_replace": 1, "attention_bias": true, "use_qk_norm": true, "vocab_size": 1024,
+  "num_nextn_predict_layers": 1, "tie_word_embeddings": false, "torch_dtype": "bfloat16"})";
+
+run::BenchSpec spec_with(const std::string& control) {
+  run::BenchSpec spec;
+  spec.config_json = kConfig;
+  spec.config_place = "test config";
+  spec.control = plan::published_treatment();
+  spec.control.buffer_size = 1u << 20;
+  plan::set_switches(spec.control, control);
+  spec.treatment = spec.control;
+  spec.control_alone = true;
+  spec.threads = 2;
+  spec.steps = 2;
+  spec.warmup = 0;
+  spec.timeout_s = 20;
+  spec.verify = run::VerifyWhen::every;
+  spec.measure_copy = false;
+  spec.generator_program = REFIT_TEST_GENERATOR;
+  return spec;
+}
+
+std::string findings(const verify::Verdict& verdict) {
+  std::string text;
+  for (const verify::Check check : verify::kChecks) {
+    for (const verify::Finding& f : verdict[check].findings) {
+      text += fmt::format("{}: {}[{}] {} != {}: {}\n", verify::name_of(check), f.tensor, f.index, f.got, f.expected,
+                          f.what);
+    }
+  }
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("every setting of every switch gives a refit that verifies") {
+  const std::string switches = GENERATE(
+      as<std::string>{}, "", "pipeline=direct", "prequantize=off", "prequantize=off,quantize=batched",
+      "quantize=batched", "metadata=offset-map", "handle_encoding=with-function", "handles=per-tensor",
+      "handles=per-tensor,handle_encoding=with-function", "ipc_buffers=per-refit", "double_buffer=off",
+      "loader=lookup", "shuffle=per-expert", "commit=shadow", "pipeline=direct,commit=shadow", "zero_scale=keep",
+      "rounding=torchao-floor", "rounding=flashinfer-cuda,pipeline=direct", "buffer_size=512KiB",
+      "buffer_size=64MiB", "prequantize=off,ipc_buffers=per-refit,loader=lookup,shuffle=per-expert");
+  CAPTURE(switches);
+  const run::BenchResult result = run::run_bench(spec_with(switches));
+  INFO(findings(result.control.verdict));
+  CHECK(result.control.verdict.passed());
+  CHECK(result.control.verified_refits == 2);
+  CHECK(result.control.verdict[verify::Check::layout].bytes == 2 * result.destination_bytes);
+  CHECK(result.steps == 2);
+}
+
+TEST_CASE("both arms run the same number of steps, interleaved, and each is verified") {
+  run::BenchSpec spec = spec_with("");
+  spec.control_alone = false;
+  spec.treatment.pipeline = plan::Pipeline::direct;
+  spec.verify = run::VerifyWhen::first;
+  spec.steps = 4;
+  spec.warmup = 1;
+  const run::BenchResult result = run::run_bench(spec);
+  for (const run::ArmResult* arm : {&result.control, &result.treatment}) {
+    INFO(findings(arm->verdict));
+    CHECK(arm->verdict.passed());
+    CHECK(arm->verified_refits == 1);
+    CHECK(arm->trainer.wall.size() == 3);
+    CHECK(arm->phases.at("prepare_for_generation/transfer_and_update_weights").seconds.size() == 3);
+  }
+  CHECK(result.warmup_control.size() == 1);
+  CHECK(result.control.messages > result.treatment.messages);
+}
+
+TEST_CASE("stages and unattributed time add up to the wall time of each process") {
+  const run::BenchResult result = run::run_bench(spec_with("prequantize=off"));
+  const run::ArmResult& arm = result.control;
+  for (const run::Role role : {run::Role::trainer, run::Role::generator}) {
+    const auto& times = role == run::Role::trainer ? arm.trainer : arm.generator;
+    for (std::size_t step = 0; step < times.wall.size(); ++step) {
+      double sum = times.unattributed[step];
+      for (const run::StageSamples& stage : arm.stages) {
+        if (stage.role == role) sum += stage.seconds[step];
+      }
+      CHECK(sum == Approx(times.wall[step]).epsilon(1e-9));
+    }
+  }
+}
+
+TEST_CASE("router_bias=bf16 is found on exactly the bias tensors") {
+  const std::string pipeline = GENERATE(as<std::string>{}, "staged", "direct");
+  run::BenchSpec spec = spec_with("router_bias=bf16,pipeline=" + pipeline);
+  const run::BenchResult result = run::run_bench(spec);
+  std::set<std::string> tensors;
+  for (const verify::Check check : verify::kChecks) {
+    for (const verify::Finding& f : result.control.verdict[check].findings) tensors.insert(f.tensor);
+  }
+  CHECK(tensors == std::set<std::string>{"model.layers.1.mlp.gate.e_score_correction_bias",
+                                         "model.layers.2.mlp.gate.e_score_correction_bias"});
+}
+
+TEST_CASE("every planted fault is found by the check that is meant to find it") {
+  for (const run::Fault& fault : run::all_faults()) {
+    CAPTURE(fault.name);
+    run::BenchSpec spec = spec_with(std::string(fault.switches));
+    spec.fault = std::string(fault.name);
+    spec.steps = 1;
+    const run::BenchResult result = run::run_bench(spec);
+    INFO(findings(result.control.verdict));
+    CHECK(result.control.verdict[fault.caught_by].mismatches > 0);
+    CHECK(!result.control.verdict[fault.caught_by].findings.empty());
+  }
+}
+
+TEST_CASE("each check alone finds some fault: without it the fault survives") {
+  const auto [fault, check] = GENERATE(table<std::string, verify::Check>(
+      {{"flip-bit-in-transit", verify::Check::wire},
+       {"flip-bit-before-sending", verify::Check::quantizer},
+       {"unshuffled", verify::Check::layout},
+       {"tensor-loaded-twice", verify::Check::coverage},
+       {"stale-version", verify::Check::coverage}}));
+  CAPTURE(fault);
+  run::BenchSpec spec = spec_with("");
+  spec.fault = fault;
+  spec.steps = 1;
+  CHECK_FALSE(run::run_bench(spec).control.verdict.passed());
+  spec.without = {check};
+  const run::BenchResult result = run::run_bench(spec);
+  INFO(findings(result.control.verdict));
+  CHECK(result.control.verdict.passed());
+}
+
+TEST_CASE("a generator that cannot be started is an error and not a hang") {
+  run::BenchSpec spec = spec_with("");
+  spec.generator_program = "/nonexistent/generator";
+  CHECK_THROWS_AS(run::run_bench(spec), Error);
+  spec.generator_program = "/bin/true";
+  CHECK_THROWS_AS(run::run_bench(spec), Error);
+}
+
+TEST_CASE("ten refits of unchanged weights give the same bytes") {
+  // Shuffling what is already shuffled would show from the second refit on; verify=every compares each of them.
+  run::BenchSpec spec = spec_with("");
+  spec.steps = 10;
+  const run::BenchResult result = run::run_bench(spec);
+  INFO(findings(result.control.verdict));
+  CHECK(result.control.verdict.passed());
+  CHECK(result.control.verified_refits == 10);
+}
+
+// --- parts ----------------------------------------------------------------------------------------------------------
+
+TEST_CASE("weights are the same for any number of threads, change every step, and stay finite") {
+  const plan::Plan plan = run::make_plan(spec_with(""), plan::published_treatment());
+  std::vector<std::byte> one(plan.source_arena_bytes), four(plan.source_arena_bytes);
+  ThreadPool single(1), several(4);
+  run::fill(plan, one, 7, single);
+  run::fill(plan, four, 7, several);
+  CHECK(one == four);
+  const std::vector<std::byte> before = one;
+  for (std::uint64_t step = 1; step <= 3; ++step) {
+    run::update(plan, one, 7, step, single);
+    run::update(plan, four, 7, step, several);
+  }
+  CHECK(one == four);
+  for (const plan::Source& source : plan.sources) {
+    CAPTURE(source.spec.name);
+    CHECK(std::memcmp(before.data() + source.offset, one.data() + source.offset, source.spec.bytes()) != 0);
+    if (source.spec.dtype == DType::bf16) {
+      const auto* bits = reinterpret_cast<const std::uint16_t*>(one.data() + source.offset);
+      CHECK_FALSE(quant::find_non_finite({bits, num_elements(source.spec.shape)}).has_value());
+    }
+  }
+}
+
+TEST_CASE("an FP32 router bias does not survive a cast to BF16") {
+  const plan::Plan plan = run::make_plan(spec_with(""), plan::published_treatment());
+  std::vector<std::byte> weights(plan.source_arena_bytes);
+  ThreadPool pool(1);
+  run::fill(plan, weights, 1, pool);
+  unsigned biases = 0;
+  for (const plan::Source& source : plan.sources) {
+    if (source.kind != model::Kind::router_bias) continue;
+    ++biases;
+    for (std::uint64_t i = 0; i < num_elements(source.spec.shape); ++i) {
+      float value;
+      std::memcpy(&value, weights.data() + source.offset + i * 4, 4);
+      CHECK(value >= 3.0f);
+      CHECK(quant::bf16_value(quant::bf16_from_float(value)) == 3.0f);
+    }
+  }
+  CHECK(biases == 2);
+}
+
+TEST_CASE("a bucket message survives encoding in both forms of handles") {
+  const auto encoding = GENERATE(plan::HandleEncoding::with_function, plan::HandleEncoding::arguments_only);
+  run::BucketMessage message;
+  message.slot = 1;
+  message.used_bytes = 1000;
+  message.buffer_bytes = 4096;
+  message.handles = {{0, 512}, {512, 488}};
+  message.keys = "keys";
+  const std::string body = run::encode_bucket_message(message, encoding);
+  const run::BucketMessage read = run::decode_bucket_message(body, encoding);
+  CHECK(read.slot == 1);
+  CHECK(read.used_bytes == 1000);
+  CHECK(read.buffer_bytes == 4096);
+  REQUIRE(read.handles.size() == 2);
+  CHECK(read.handles[1].offset == 512);
+  CHECK(read.handles[1].bytes == 488);
+  CHECK(read.keys == "keys");
+  for (std::size_t cut = 0; cut < body.size() - message.keys.size(); ++cut) {
+    CAPTURE(cut);
+    CHECK_THROWS_AS(run::decode_bucket_message(std::string_view(body).substr(0, cut), encoding), Error);
+  }
+}
+
+TEST_CASE("handles that point outside their buffer are refused") {
+  run::BucketMessage message;
+  message.buffer_bytes = 4096;
+  message.used_bytes = 4096;
+  message.handles = {{4000, 97}};
+  CHECK_THROWS_AS(run::decode_bucket_message(
+                      run::encode_bucket_message(message, plan::HandleEncoding::arguments_only),
+                      plan::HandleEncoding::arguments_only),
+                  Error);
+  message.handles = {{~std::uint64_t{0}, 2}};
+  CHECK_THROWS_AS(run::decode_bucket_message(
+                      run::encode_bucket_message(message, plan::HandleEncoding::arguments_only),
+                      plan::HandleEncoding::arguments_only),
+                  Error);
+}
+
+TEST_CASE("lookup and cached loaders lead every key to the plan's own place") {
+  const auto loader = GENERATE(plan::Loader::lookup, plan::Loader::cached);
+  run::BenchSpec spec = spec_with("");
+  const run::Arm arm(spec, spec.control);
+  run::LoaderRoutes routes(arm.plan, arm.wire, loader);
+  for (int refit = 0; refit < 2; ++refit) {
+    for (std::uint32_t e = 0; e < arm.wire.entries.size(); ++e) {
+      const plan::Segment& segment = arm.plan.segments[arm.wire.entries[e].segment];
+      CAPTURE(segment.wire_name);
+      const run::Route route = routes.find(e);
+      CHECK(route.destination == segment.destination);
+      CHECK(route.matrix == segment.matrix);
+      CHECK(route.row_begin == segment.row_begin);
+    }
+  }
+}

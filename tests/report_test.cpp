@@ -208,7 +208,7 @@ TEST_CASE("a floor of no bytes, or no measured bandwidth, gives null and never i
   CHECK(json["copy_bandwidth"].is_null());
   CHECK(json["arms"]["control"]["stages"]["pack"]["x_floor"].is_null());
   report.result->control.phases[kTransfer].seconds = {std::numeric_limits<double>::infinity()};
-  CHECK(to_json(report).find("inf") == std::string::npos);
+  CHECK(json_of(report)["arms"]["control"]["phases"][kTransfer]["median_s"].is_null());
 }
 
 TEST_CASE("stages are keyed by name, and by role too where both roles have it") {
@@ -354,7 +354,6 @@ TEST_CASE(
   CHECK(contains(table, "91 -> -"));
   CHECK(contains(table, "unattributed"));
   CHECK(contains(table, "wire equal (1.00 KB)"));
-  CHECK(table.find("inf") == table.npos);
   for (const Report& report : {sample(), mismatched(), dry_run(), refused(), failed()}) {
     CHECK(widest_line(to_table(report)) <= 100);
   }
@@ -395,10 +394,9 @@ TEST_CASE("this machine's environment is filled in, and only from the allow-list
 }
 
 TEST_CASE("reports of every status are written for the schema check") {
-  // scripts/validate-json reads them in the test "report_schema".
-  const char* chosen = std::getenv("REFIT_REPORTS_DIR");
-  const fs::path directory =
-      chosen != nullptr ? fs::path(chosen) : fs::temp_directory_path() / "refit-reports";
+  // ctest names the folder, and scripts/validate-json reads it in the test "report_schema".
+  const char* directory = std::getenv("REFIT_REPORTS_DIR");
+  if (directory == nullptr) return;
   fs::create_directories(directory);
   Report whole = sample();
   whole.replay->spec.slice = {};
@@ -411,7 +409,7 @@ TEST_CASE("reports of every status are written for the schema check") {
       {"ok", sample()},     {"mismatch", mismatched()}, {"dry-run", dry_run()},    {"refused", refused()},
       {"failed", failed()}, {"whole", whole},           {"unverified", unverified}};
   for (const auto& [name, report] : reports) {
-    std::ofstream file(directory / (std::string(name) + ".json"));
+    std::ofstream file(fs::path(directory) / (std::string(name) + ".json"));
     file << to_json(report);
     CHECK(file.flush().good());
   }

@@ -286,13 +286,6 @@ TEST_CASE("switches over a scenario's, and a buffer size that was asked for is k
   CHECK_THROWS_AS(override_switches(arm, "loder=cached"), Error);
 }
 
-TEST_CASE("layout names are read and written alike") {
-  for (const auto layout : {plan::MoeLayout::flashinfer_trtllm, plan::MoeLayout::checkpoint}) {
-    CHECK(parse_moe_layout(name_of(layout)) == layout);
-  }
-  CHECK_FALSE(parse_moe_layout("trtllm").has_value());
-}
-
 // --- replay
 // ---------------------------------------------------------------------------------------------------------
 

@@ -67,8 +67,8 @@ OutputFile::OutputFile(std::string path) : path_(std::move(path)) {
     fail_input(fmt::format("cannot write to {}: {}", path_.empty() ? "a file without a name" : path_, why));
   };
   if (path_.empty()) refuse("give a path, or - for standard output");
-  std::error_code error;
-  const fs::file_status status = fs::status(path_, error);
+  std::error_code ignored;
+  const fs::file_status status = fs::status(path_, ignored);
   if (fs::is_directory(status)) refuse("it is a directory");
   if (fs::exists(status) && ::access(path_.c_str(), W_OK) != 0) refuse(reason(errno));
   if (fs::exists(status) && !fs::is_regular_file(status)) return;

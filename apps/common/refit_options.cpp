@@ -56,11 +56,11 @@ void add_refit_options(CLI::App& app, RefitOptions& options) {
       ->type_name("flashinfer-trtllm|checkpoint");
 
   app.add_option("--layers", options.replay.layers, "Replay this many whole layers [as many as fit]")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::PositiveNumber.description(""))
       ->type_name("N");
   app.add_option("--experts", options.replay.experts,
                  "Replay this many routed experts of each layer [all that fit]")
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::PositiveNumber.description(""))
       ->type_name("N");
   add_bytes_option(app, "--memory-budget", options.replay.memory_budget,
                    "For both processes together [half of what is free, at most 7GiB]");
@@ -70,13 +70,15 @@ void add_refit_options(CLI::App& app, RefitOptions& options) {
       ->capture_default_str()
       ->type_name("N");
   app.add_option("--threads", options.replay.threads, "In each process [all CPUs that may be used]")
-      ->check(CLI::Range(1u, 4096u))
+      ->check(CLI::Range(1u, 4096u).description(""))
       ->type_name("N");
 }
 
 scenario::Scenario chosen_scenario(const RefitOptions& options) {
   if (options.scenario.empty() == options.model.empty()) {
-    fail_input("give either --scenario NAME|FILE or --model DIR|config.json (refit-bench --list shows the scenarios)");
+    fail_input(
+        "give either --scenario NAME|FILE or --model DIR|config.json (refit-bench --list shows the "
+        "scenarios)");
   }
   scenario::Scenario scenario = options.model.empty() ? scenario::find_scenario(options.scenario)
                                                       : scenario::model_scenario(options.model);
@@ -89,7 +91,7 @@ scenario::Scenario chosen_scenario(const RefitOptions& options) {
   }
   if (options.ignore) scenario.ignore = words(*options.ignore);
   if (!options.moe_layout.empty()) {
-    const auto layout = scenario::parse_moe_layout(options.moe_layout);
+    const auto layout = plan::parse_moe_layout(options.moe_layout);
     if (!layout) {
       fail_input(
           fmt::format("--moe-layout: {} is not one of flashinfer-trtllm, checkpoint", options.moe_layout));

@@ -35,7 +35,7 @@ int list() {
 class Output {
  public:
   explicit Output(const BenchOptions& options) : quiet_(options.quiet) {
-    if (!options.json.empty()) json_.emplace(options.json);
+    if (options.json) json_.emplace(*options.json);
   }
 
   void table(const report::Report& report) const {

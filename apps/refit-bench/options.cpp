@@ -28,7 +28,7 @@ void add_bench_options(CLI::App& app, BenchOptions& options) {
 
   app.add_option("--steps", options.steps, "Steps of each arm, with those to warm up")
       ->capture_default_str()
-      ->check(CLI::Range(1u, 1'000'000u))
+      ->check(CLI::Range(1u, 1'000'000u).description(""))
       ->type_name("N");
   app.add_option_function<unsigned>(
          "--warmup", [&](unsigned steps) { options.warmup = steps; },
@@ -38,11 +38,11 @@ void add_bench_options(CLI::App& app, BenchOptions& options) {
                      "Stop early after this, never with fewer than 5 measured steps [150]");
   app.add_option("--verify", options.verify, "Which refits to check byte by byte")
       ->capture_default_str()
-      ->check(CLI::IsMember({"off", "first", "every"}))
+      ->check(CLI::IsMember({"off", "first", "every"}).description(""))
       ->type_name("off|first|every");
-  app.add_option("--json", options.json,
-                 "Write the report as JSON; - is standard output (the table then goes to "
-                 "standard error)")
+  app.add_option_function<std::string>(
+         "--json", [&](const std::string& path) { options.json = path; },
+         "Write the report as JSON; - is standard output, and the table goes to stderr")
       ->type_name("FILE|-");
   app.add_flag("--dry-run", options.dry_run, "Plan everything, allocate and run nothing");
   app.add_flag("--quiet", options.quiet, "No progress bar, and no table where there is a JSON report");

@@ -16,7 +16,7 @@ struct BenchOptions {
   std::optional<unsigned> warmup;
   double time_budget_s = 150;
   std::string verify = "first";
-  std::string json;  ///< empty: none; "-": standard output
+  std::optional<std::string> json;  ///< "-": standard output
 };
 
 void add_bench_options(CLI::App& app, BenchOptions& options);

@@ -23,10 +23,14 @@ constexpr double kE4m3Max = 448;
 constexpr double kSmallestNormalFloat = 0x1p-126;
 
 /// 2^n for -1022 <= n <= 1023.
-double power_of_two(int n) noexcept { return std::bit_cast<double>(static_cast<std::uint64_t>(1023 + n) << 52); }
+double power_of_two(int n) noexcept {
+  return std::bit_cast<double>(static_cast<std::uint64_t>(1023 + n) << 52);
+}
 
 /// For x > 0, and far below every exponent of interest for x = 0.
-int floor_log2(double x) noexcept { return static_cast<int>(std::bit_cast<std::uint64_t>(x) >> 52) - 1023; }
+int floor_log2(double x) noexcept {
+  return static_cast<int>(std::bit_cast<std::uint64_t>(x) >> 52) - 1023;
+}
 
 int ceil_log2(double x) noexcept {
   const int floor = floor_log2(x);
@@ -41,8 +45,8 @@ double value_of(std::uint16_t bits) noexcept {
   return (bits & 0x8000) != 0 ? -magnitude : magnitude;
 }
 
-/// The nearest E4M3 of a value in -448..448, ties to even. An infinity keeps its sign as it becomes NaN (torch's
-/// cast), a NaN does not (every producer).
+/// The nearest E4M3 of a value in -448..448, ties to even. An infinity keeps its sign as it becomes NaN
+/// (torch's cast), a NaN does not (every producer).
 std::uint8_t e4m3_of(double value) noexcept {
   if (std::isnan(value)) return 0x7F;
   const int sign = std::signbit(value) ? 0x80 : 0;
@@ -125,13 +129,17 @@ Scale vllm_floor(Block in) noexcept {
 
 Scale scale_of(Rounding rounding, Block in) noexcept {
   switch (rounding) {
-    case Rounding::flashinfer: return flashinfer(in);
-    case Rounding::flashinfer_cuda: return flashinfer_cuda(in);
+    case Rounding::flashinfer:
+      return flashinfer(in);
+    case Rounding::flashinfer_cuda:
+      return flashinfer_cuda(in);
     case Rounding::torchao_rceil:
     case Rounding::torchao_floor:
     case Rounding::torchao_even:
-    case Rounding::torchao_ceil: return torchao(rounding, in);
-    case Rounding::vllm_floor: return vllm_floor(in);
+    case Rounding::torchao_ceil:
+      return torchao(rounding, in);
+    case Rounding::vllm_floor:
+      return vllm_floor(in);
   }
   return {};
 }

@@ -118,7 +118,7 @@ const char* verify_name(run::VerifyWhen when) {
 OrderedJson settings_json(const run::BenchSpec& spec) {
   return {{"recipe", std::string(model::name_of(spec.recipe.kind))},
           {"ignore", spec.recipe.ignore},
-          {"moe_layout", std::string(scenario::name_of(spec.moe_layout))},
+          {"moe_layout", std::string(plan::name_of(spec.moe_layout))},
           {"steps", spec.steps},
           {"warmup", spec.warmup},
           {"time_budget_s", number(spec.time_budget_s)},

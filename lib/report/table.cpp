@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <set>
 
 #include "refit/base/bytes.hpp"
@@ -19,18 +20,20 @@ constexpr std::size_t kShownFindings = 5;
 std::string wrapped(std::string_view text, std::size_t indent = 0) {
   std::string lines;
   std::size_t column = 0;
+  bool line_is_empty = true;
   while (!text.empty()) {
-    const std::size_t space = std::min(text.find(' '), text.size());
-    if (column > indent && column + 1 + space > kWidth) {
+    const std::size_t word = std::min(text.find(' '), text.size());
+    if (!line_is_empty && column + 1 + word > kWidth) {
       lines += "\n" + std::string(indent, ' ');
       column = indent;
-    } else if (column > indent) {
+    } else if (!line_is_empty) {
       lines += ' ';
       ++column;
     }
-    lines += text.substr(0, space);
-    column += space;
-    text.remove_prefix(std::min(space + 1, text.size()));
+    lines += text.substr(0, word);
+    column += word;
+    line_is_empty = false;
+    text.remove_prefix(std::min(word + 1, text.size()));
   }
   return lines + "\n";
 }
@@ -72,7 +75,7 @@ std::optional<double> median(const PhaseFigures& phase) {
 }
 
 std::string spread(const PhaseFigures& phase) {
-  return phase.summary ? fmt::format("{:.1f}", 100 * phase.summary->spread) : "-";
+  return times(phase.summary ? std::optional(100 * phase.summary->spread) : std::nullopt);
 }
 
 /// NAME=VALUE of what the arms do differently, and of what is not the default.
@@ -117,7 +120,7 @@ std::string header(const Report& report) {
 // ---------------------------------------------------------------------------------------------------------
 
 std::string phase_table(const Figures& figures) {
-  std::string text = fmt::format("{:<32}{:>9} {:>9} {:>9} {:>11} {:>12} {:>15}\n", "phase", "off s", "on s",
+  std::string text = fmt::format("{:<30}{:>9} {:>9} {:>9} {:>11} {:>12} {:>15}\n", "phase", "off s", "on s",
                                  "change", "spread %", "x floor", "published s");
   std::string group;  // the name above indented rows
   for (std::size_t i = 0; i < figures.control.phases.size(); ++i) {
@@ -130,7 +133,7 @@ std::string phase_table(const Figures& figures) {
     std::string name = slash == key.npos ? key : "  " + key.substr(slash + 1);
     if (off.source == Source::stand_in || on.source == Source::stand_in) name += " *";
     const bool timed = off.summary && on.summary;
-    text += fmt::format("{:<32}{:>9} {:>9} {:>9} {:>11} {:>12} {:>15}\n", name, seconds(median(off)),
+    text += fmt::format("{:<30}{:>9} {:>9} {:>9} {:>11} {:>12} {:>15}\n", name, seconds(median(off)),
                         seconds(median(on)),
                         percent(timed ? figures.comparison[i].second.change : std::nullopt, true),
                         pair(spread(off), spread(on)), pair(times(off.x_floor), times(on.x_floor)),
@@ -176,21 +179,32 @@ const StageFigures* find_stage(const ArmFigures& arm, run::Role role, const std:
   return nullptr;
 }
 
+/// In the order in which the bytes flow; what is not known here comes last.
+constexpr std::array<std::string_view, 12> kStageOrder = {"allocate", "gather",   "quantize", "pack",
+                                                          "publish",  "transfer", "wait",     "open",
+                                                          "load",     "shuffle",  "swizzle",  "commit"};
+
+std::vector<std::string> stage_names(const Figures& figures, run::Role role) {
+  std::vector<std::string> names;
+  for (const ArmFigures* arm : {&figures.control, &figures.treatment}) {
+    for (const StageFigures& stage : arm->stages) {
+      const bool listed = std::find(names.begin(), names.end(), stage.samples->name) != names.end();
+      if (stage.samples->role == role && !listed) names.push_back(stage.samples->name);
+    }
+  }
+  std::stable_sort(names.begin(), names.end(), [](const std::string& a, const std::string& b) {
+    return std::find(kStageOrder.begin(), kStageOrder.end(), a) <
+           std::find(kStageOrder.begin(), kStageOrder.end(), b);
+  });
+  return names;
+}
+
 std::string stage_table(const Figures& figures) {
-  std::string text = fmt::format("{:<24}{:>9} {:>9} {:>16} {:>22} {:>14}\n", "stage", "off s", "on s",
+  std::string text = fmt::format("{:<22}{:>9} {:>9} {:>19} {:>22} {:>14}\n", "stage", "off s", "on s",
                                  "launches", "bytes", "x floor");
   for (const run::Role role : {run::Role::trainer, run::Role::generator}) {
     text += fmt::format("{}\n", run::name_of(role));
-    std::vector<std::string> names;
-    for (const ArmFigures* arm : {&figures.control, &figures.treatment}) {
-      for (const StageFigures& stage : arm->stages) {
-        if (stage.samples->role != role) continue;
-        if (std::find(names.begin(), names.end(), stage.samples->name) == names.end()) {
-          names.push_back(stage.samples->name);
-        }
-      }
-    }
-    for (const std::string& name : names) {
+    for (const std::string& name : stage_names(figures, role)) {
       const StageFigures* off = find_stage(figures.control, role, name);
       const StageFigures* on = find_stage(figures.treatment, role, name);
       const auto cell = [](const StageFigures* stage, auto&& show) {
@@ -202,7 +216,7 @@ std::string stage_table(const Figures& figures) {
         return s.samples->bytes == 0 ? std::string("-") : format_bytes(s.samples->bytes);
       };
       const auto floor = [](const StageFigures& s) { return times(s.x_floor); };
-      text += fmt::format("  {:<22}{:>9} {:>9} {:>16} {:>22} {:>14}\n", name, cell(off, median_s),
+      text += fmt::format("  {:<20}{:>9} {:>9} {:>19} {:>22} {:>14}\n", name, cell(off, median_s),
                           cell(on, median_s), pair(cell(off, launches), cell(on, launches)),
                           pair(cell(off, bytes), cell(on, bytes)), pair(cell(off, floor), cell(on, floor)));
     }
@@ -213,7 +227,7 @@ std::string stage_table(const Figures& figures) {
       return role == run::Role::trainer ? arm.trainer.median : arm.generator.median;
     };
     text +=
-        fmt::format("  {:<22}{:>9} {:>9}   {} of the wall time\n", "unattributed",
+        fmt::format("  {:<20}{:>9} {:>9}   {} of the wall time\n", "unattributed",
                     seconds(rest(figures.control)), seconds(rest(figures.treatment)),
                     pair(percent(share(figures.control), false), percent(share(figures.treatment), false)));
   }
@@ -336,12 +350,14 @@ std::string plan_text(const Report& report) {
 }
 
 std::string model_text(const model::Inventory& model) {
-  return wrapped(
-      fmt::format("{}: {} tensors, {} parameters, {} bytes, {} of them routed experts; {} more tensors for "
-                  "multi-token prediction, which no refit moves",
-                  model.architecture, model.tensors.size(), model.parameters(), model.bytes(),
-                  model.expert_bytes(), model.mtp.size()),
-      2);
+  std::string text = fmt::format("{}: {} tensors, {} parameters, {} bytes", model.architecture,
+                                 model.tensors.size(), model.parameters(), model.bytes());
+  if (model.moe()) text += fmt::format(", {} of them routed experts", model.expert_bytes());
+  if (!model.mtp.empty()) {
+    text +=
+        fmt::format("; {} more tensors for multi-token prediction, which no refit moves", model.mtp.size());
+  }
+  return wrapped(text + ".", 2);
 }
 
 }  // namespace

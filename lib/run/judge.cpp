@@ -52,9 +52,11 @@ verify::Verdict judge(const Judgement& what, const RefitRecord& record, ThreadPo
   if (wanted(Check::quantizer)) verdict[Check::quantizer].merge(record.sent.packed);
   if (staged && wire.prequantized) {
     if (wanted(Check::layout)) {
-      verdict[Check::layout].merge(verify::check_layout(plan, what.sources, what.destinations,
-                                                        verify::mask_of(plan, wire, evidence, what.sources, pool),
-                                                        pool));
+      // What was sent right and arrived as it was sent needs no mask, and no second pass of the scalar reference.
+      const bool arrived_right = record.sent.packed.mismatches == 0 && evidence.sent == evidence.received;
+      const std::vector<bool> masked =
+          arrived_right ? std::vector<bool>{} : verify::mask_of(plan, wire, evidence, what.sources, pool);
+      verdict[Check::layout].merge(verify::check_layout(plan, what.sources, what.destinations, masked, pool));
     }
   } else if (wanted(Check::quantizer) || wanted(Check::layout)) {
     verify::InPlace in_place = verify::check_in_place(plan, what.sources, what.destinations, pool);

@@ -2,6 +2,7 @@
 #include "run/weights.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "refit/base/digest.hpp"
@@ -18,22 +19,37 @@ std::uint64_t tensor_key(std::uint64_t seed, const plan::Source& source) {
   return mix64(seed * kGolden + digest_text(source.spec.name));
 }
 
-std::uint16_t fill_bf16(std::uint32_t bits, std::uint32_t octaves_down) {
-  const int sum = static_cast<int>((bits & 0xFF) + (bits >> 8 & 0xFF) + (bits >> 16 & 0xFF) + (bits >> 24)) - 510;
-  const std::uint16_t value = quant::bf16_from_float(static_cast<float>(sum) * 0x1p-13f);
+/// The BF16 pattern of sum * 2^-13 for a sum of four bytes, less 510: what a random word becomes.
+const std::array<std::uint16_t, 1021>& bell_values() {
+  static const std::array<std::uint16_t, 1021> table = [] {
+    std::array<std::uint16_t, 1021> values{};
+    for (int i = 0; i < 1021; ++i) {
+      values[static_cast<std::size_t>(i)] = quant::bf16_from_float(static_cast<float>(i - 510) * 0x1p-13f);
+    }
+    return values;
+  }();
+  return table;
+}
+
+std::uint16_t bell_value(std::uint32_t bits, std::uint16_t octaves_down) {
+  const std::uint16_t value = bell_values()[(bits & 0xFF) + (bits >> 8 & 0xFF) + (bits >> 16 & 0xFF) + (bits >> 24)];
   return (value & 0x7FFF) == 0 ? value : static_cast<std::uint16_t>(value - (octaves_down << 7));
 }
 
-/// Elements [begin, end) of a BF16 tensor of `cols` columns; begin and end are even or the tensor's end.
+/// Elements [begin, end) of a BF16 tensor of `cols` columns; begin is a multiple of a block.
 void fill_bf16_range(std::byte* data, std::uint64_t key, std::uint64_t cols, std::uint64_t begin, std::uint64_t end) {
-  for (std::uint64_t i = begin; i < end; ++i) {
-    const std::uint64_t word = mix64(key + (i / 2 + 1) * kGolden);
-    const auto bits = static_cast<std::uint32_t>(i % 2 == 0 ? word : word >> 32);
+  for (std::uint64_t block = begin; block < end; block += quant::kBlock) {
     // Blocks differ in magnitude by up to 2^23, so that a scale in a wrong place is a wrong scale.
-    const auto octaves = static_cast<std::uint32_t>(mix64(key ^ (i / quant::kBlock + 1)) % 24);
-    const bool dead = cols >= quant::kBlock && i / cols % 97 == 5 && i % cols < quant::kBlock;
-    const std::uint16_t value = dead ? std::uint16_t{0} : fill_bf16(bits, octaves);
-    std::memcpy(data + i * 2, &value, 2);
+    const auto octaves = static_cast<std::uint16_t>(mix64(key ^ (block + 1)) % 24);
+    const bool dead = cols >= quant::kBlock && block / cols % 97 == 5 && block % cols < quant::kBlock;
+    const std::uint64_t stop = std::min<std::uint64_t>(end, block + quant::kBlock);
+    for (std::uint64_t i = block; i < stop; i += 2) {
+      const std::uint64_t word = dead ? 0 : mix64(key + (i + 2) * kGolden);
+      const std::uint16_t values[2] = {
+          dead ? std::uint16_t{0} : bell_value(static_cast<std::uint32_t>(word), octaves),
+          dead ? std::uint16_t{0} : bell_value(static_cast<std::uint32_t>(word >> 32), octaves)};
+      std::memcpy(data + i * 2, values, std::min<std::uint64_t>(4, (stop - i) * 2));
+    }
   }
 }
 
@@ -61,16 +77,14 @@ std::uint16_t moved_bf16(std::uint16_t value, int delta) {
 }
 
 void update_bf16_range(std::byte* data, std::uint64_t key, std::uint64_t begin, std::uint64_t end) {
-  for (std::uint64_t i = begin; i < end;) {
-    std::uint64_t bits = mix64(key + (i / 4 + 1) * kGolden);
-    const std::uint64_t stop = std::min(end, i / 4 * 4 + 4);
-    bits >>= i % 4 * 16;
-    for (; i < stop; ++i, bits >>= 16) {
-      std::uint16_t value;
-      std::memcpy(&value, data + i * 2, 2);
-      value = moved_bf16(value, static_cast<int>(bits & 7) - 3);
-      std::memcpy(data + i * 2, &value, 2);
-    }
+  for (std::uint64_t four = begin; four < end; four += 4) {
+    const std::uint64_t bits = mix64(key + (four + 4) * kGolden);
+    const std::uint64_t i = four + (bits >> 62) % (end - four);
+    std::uint16_t value;
+    std::memcpy(&value, data + i * 2, 2);
+    const int delta = static_cast<int>(bits & 7) - 3;
+    value = moved_bf16(value, delta == 0 ? 5 : delta);
+    std::memcpy(data + i * 2, &value, 2);
   }
 }
 
@@ -96,7 +110,7 @@ void for_each_range(const plan::Plan& plan, std::span<std::byte> sources, Thread
   std::vector<Piece> pieces;
   for (const plan::Source& source : plan.sources) {
     const std::uint64_t count = num_elements(source.spec.shape);
-    const std::uint64_t grain = kGrain / size_of(source.spec.dtype);
+    const std::uint64_t grain = kGrain / size_of(source.spec.dtype);   // a multiple of 32 for every dtype
     for (std::uint64_t begin = 0; begin < count; begin += grain) {
       pieces.push_back({&source, begin, std::min(count, begin + grain)});
     }

@@ -16,8 +16,9 @@ namespace refit::run {
 /// differ. FP32: 3 + 14 random low bits (a cast to BF16 loses all of them). Other dtypes: random bytes below 0x40.
 void fill(const plan::Plan& plan, std::span<std::byte> sources, std::uint64_t seed, ThreadPool& pool);
 
-/// From step - 1 to `step`: every element with a magnitude of at least 2^-120 moves by -3..4 units in the last place
-/// (BF16), or by 1..2048 (FP32); zeros stay. Elements never become infinite or NaN.
+/// From step - 1 to `step`. BF16: one element of every four moves by 1 to 5 units in the last place, up or down, if its
+/// magnitude is at least 2^-120; zeros stay. FP32: every element moves by 1 to 2048 units. Other dtypes: new bytes.
+/// Elements never become infinite or NaN.
 void update(const plan::Plan& plan, std::span<std::byte> sources, std::uint64_t seed, std::uint64_t step,
             ThreadPool& pool);
 

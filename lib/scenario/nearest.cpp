@@ -33,7 +33,7 @@ std::optional<std::string_view> nearest(std::string_view text, std::span<const s
   std::size_t best_distance = 0;
   for (const std::string_view word : words) {
     const std::size_t distance = edit_distance(text, word);
-    if (3 * distance > std::max(text.size(), word.size())) continue;
+    if (2 * distance > std::max(text.size(), word.size())) continue;
     if (!best || distance < best_distance) best = word, best_distance = distance;
   }
   return best;

@@ -7,7 +7,7 @@
 
 namespace refit::scenario {
 
-/// The word with the smallest edit distance to `text`, if that is at most a third of the longer of the two.
+/// The word with the smallest edit distance to `text`, if that is at most half of the longer of the two.
 [[nodiscard]] std::optional<std::string_view> nearest(std::string_view text,
                                                       std::span<const std::string_view> words);
 

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "base/json.hpp"
-#include "plan/names.hpp"
 #include "refit/base/digest.hpp"
 #include "refit/base/error.hpp"
 #include "scenario/strict.hpp"
@@ -121,7 +120,7 @@ void read_recipe(const StrictObject& scenario, Scenario& result) {
 plan::MoeLayout read_layout(const StrictObject& scenario) {
   const auto name = scenario.text("moe_layout");
   if (!name) return plan::MoeLayout::flashinfer_trtllm;
-  const auto layout = parse_moe_layout(*name);
+  const auto layout = plan::parse_moe_layout(*name);
   if (!layout) {
     scenario.fail("moe_layout",
                   fmt::format("is {}, not one of flashinfer-trtllm, checkpoint", json_quoted(*name)));
@@ -195,14 +194,6 @@ void override_switches(Arm& arm, std::string_view text) {
     arm.buffer_size_fixed = true;
   }
   arm.switches = switches;
-}
-
-std::string_view name_of(plan::MoeLayout layout) noexcept {
-  return plan::names::of(plan::names::moe_layout, layout);
-}
-
-std::optional<plan::MoeLayout> parse_moe_layout(std::string_view name) noexcept {
-  return plan::names::parse(plan::names::moe_layout, name);
 }
 
 }  // namespace refit::scenario

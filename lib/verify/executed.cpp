@@ -64,10 +64,21 @@ class Region {
       // Rows of padding are stored rows as they stand.
       const std::uint64_t stored =
           segment.op == plan::Op::zero ? segment.row_begin + r : plan::stored_row(plan_, segment, r);
-      for (std::uint64_t c = 0; c < cols; ++c) {
-        written.mark(segment.matrix * self_.matrix_bytes + plan::scale_offset(self_, stored, c), 1);
+      // Neighbours in a row are mostly neighbours in memory: mark them together.
+      std::uint64_t begin = offset_of(segment, stored, 0), end = begin;
+      for (std::uint64_t c = 0; c < cols; ++c, ++end) {
+        const std::uint64_t at = offset_of(segment, stored, c);
+        if (at == end) continue;
+        written.mark(begin, end - begin);
+        begin = end = at;
       }
+      written.mark(begin, end - begin);
     }
+  }
+
+  [[nodiscard]] std::uint64_t offset_of(const plan::Segment& segment, std::uint64_t stored,
+                                        std::uint64_t column) const {
+    return segment.matrix * self_.matrix_bytes + plan::scale_offset(self_, stored, column);
   }
 
   const plan::Plan& plan_;

@@ -1,12 +1,10 @@
 // The engine's bytes against the references: read back row by row (quantizer) and as whole pieces (layout).
 //
-//   sources --> canonical rows of a piece --+--> read back at the plan's stored rows and scale offsets
-//   quantizer
-//               (scalar reference)          +--> per-expert reference layout --> the engine's bytes layout
+//   sources --> canonical rows --+--> read back at the plan's stored rows and scale offsets: quantizer
+//               of a piece       +--> per-expert reference layout --> the engine's bytes: layout
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "refit/base/error.hpp"
@@ -73,14 +71,14 @@ class Judge {
     require_destinations(plan, destinations);
     if (!masked_.empty() && masked_.size() != plan.segments.size()) {
       fail_input(
-          fmt::format("The layout check needs a mark for each of {} segments or none, and {} were given.",
+          fmt::format("The checks in place need a mark for each of {} segments or none, and {} were given.",
                       plan.segments.size(), masked_.size()));
     }
   }
 
   void judge(const Piece& piece) const {
     const plan::Destination& weight = plan_.destinations[piece.fed->destination];
-    if (weight.scale == plan::kNone && weight.row_map == plan::kNone) {
+    if (weight.scale == plan::kNone) {
       judge_copies(piece);
     } else {
       judge_matrix(piece, weight);
@@ -116,11 +114,12 @@ class Judge {
     }
   }
 
+  /// Rows that were quantized: values and scales of a weight together.
   void judge_matrix(const Piece& piece, const plan::Destination& weight) const {
     const plan::Segment& any = plan_.segments[piece.fed->segments.front()];
     const Widths widths{.rows = piece.rows.count,
                         .value_bytes = value_row_bytes(plan_, any),
-                        .scale_bytes = weight.scale == plan::kNone ? 0 : scale_row_bytes(any)};
+                        .scale_bytes = scale_row_bytes(any)};
     Matrix canonical{.weight = Octets(widths.rows * widths.value_bytes),
                      .scales = Octets(widths.rows * widths.scale_bytes)};
     Octets unjudged(widths.rows, 1);  // rows that no segment feeds, or a masked one
@@ -142,12 +141,7 @@ class Judge {
     };
     const auto values = rows_of(canonical.weight, widths.value_bytes);
     const auto scales = rows_of(canonical.scales, widths.scale_bytes);
-    if (segment.op == plan::Op::quantize) {
-      quantize_rows(plan_, segment, part.rows, sources_, values, scales);
-    } else {
-      const Bytes source = source_rows(plan_, segment, part.rows, sources_);
-      std::copy(source.begin(), source.end(), values.begin());
-    }
+    quantize_rows(plan_, segment, part.rows, sources_, values, scales);
     if (quantizer_ == nullptr) return;
     for (std::uint64_t r = 0; r < part.rows.count; ++r) {
       const std::uint64_t stored = plan::stored_row(plan_, segment, part.rows.begin + r);
@@ -164,7 +158,6 @@ class Judge {
   }
 
   void read_scales_back(const plan::Segment& segment, std::uint64_t stored, Bytes expected) const {
-    if (expected.empty()) return;
     const std::uint32_t number = plan_.destinations[segment.destination].scale;
     const plan::Destination& scale = plan_.destinations[number];
     const std::uint64_t matrix_at = segment.matrix * scale.matrix_bytes;
@@ -193,8 +186,7 @@ class Judge {
     const std::uint64_t at = piece.fed->matrix * weight.matrix_bytes + piece.rows.begin * widths.value_bytes;
     layout_->compare(number, at, bytes_of(expected.weight), engine(number, at, expected.weight.size()),
                      kOtherLayout, bytes_of(ignored.weight));
-    if (weight.scale != plan::kNone)
-      judge_scale_layout(piece, weight, widths, expected.scales, ignored.scales);
+    judge_scale_layout(piece, weight, widths, expected.scales, ignored.scales);
   }
 
   void judge_scale_layout(const Piece& piece, const plan::Destination& weight, const Widths& widths,

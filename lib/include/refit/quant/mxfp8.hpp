@@ -1,5 +1,5 @@
-// What MXFP8 is here: rounding modes, options, and the scalar reference. OCP MX v1.0: 32 E4M3 elements share one
-// E8M0 scale; value = element * 2^(scale - 127).
+// What MXFP8 is here: rounding modes, options, and the scalar reference. OCP MX v1.0: 32 E4M3 elements share
+// one E8M0 scale; value = element * 2^(scale - 127).
 #pragma once
 
 #include <array>
@@ -16,9 +16,10 @@ namespace refit::quant {
 /// Elements that share a scale, along the last dimension of a weight.
 inline constexpr std::size_t kBlock = 32;
 
-/// How a block maximum becomes a scale and elements become E4M3, named after the producer whose bytes it gives.
+/// How a block maximum becomes a scale and elements become E4M3, named after the producer whose bytes it
+/// gives.
 enum class Rounding : std::uint8_t {
-  flashinfer,       ///< FlashInfer v0.6.13, CuTe-DSL backend: scale rounded up, byte-0 blocks all +-0 (default)
+  flashinfer,  ///< FlashInfer v0.6.13, CuTe-DSL backend: scale rounded up, byte-0 blocks all +-0 (default)
   flashinfer_cuda,  ///< FlashInfer v0.6.13, CUDA backend: the same with subnormals flushed (-use_fast_math)
   torchao_rceil,    ///< torchao to_mx, RCEIL
   torchao_floor,    ///< torchao to_mx, FLOOR
@@ -27,15 +28,16 @@ enum class Rounding : std::uint8_t {
   vllm_floor,       ///< vLLM's torch path: floor(log2(amax)), no division by 448
 };
 inline constexpr std::array kRoundings = {
-    Rounding::flashinfer,    Rounding::flashinfer_cuda, Rounding::torchao_rceil, Rounding::torchao_floor,
-    Rounding::torchao_even,  Rounding::torchao_ceil,    Rounding::vllm_floor};
+    Rounding::flashinfer,   Rounding::flashinfer_cuda, Rounding::torchao_rceil, Rounding::torchao_floor,
+    Rounding::torchao_even, Rounding::torchao_ceil,    Rounding::vllm_floor};
 
 /// The name on command lines and in JSON: "flashinfer", "flashinfer-cuda", "torchao-rceil", ...
 [[nodiscard]] std::string_view name_of(Rounding rounding) noexcept;
 [[nodiscard]] std::optional<Rounding> parse_rounding(std::string_view name) noexcept;
 
-/// What becomes of scale byte 0. NeMo-RL replaces it by 1 for the TRT-LLM kernel; with `one`, elements of such a
-/// block are zeroed (sign kept; a NaN stays one), so that values never double, whatever the rounding mode.
+/// What becomes of scale byte 0. NeMo-RL replaces it by 1 for the TRT-LLM kernel; with `one`, elements of
+/// such a block are zeroed (sign kept; a NaN stays one), so that values never double, whatever the rounding
+/// mode.
 enum class ZeroScale : std::uint8_t { keep, one };
 
 struct Options {
@@ -49,10 +51,11 @@ struct Options {
 std::uint8_t quantize_block_reference(std::span<const std::uint16_t, kBlock> in, const Options& options,
                                       std::span<std::uint8_t, kBlock> out) noexcept;
 
-/// Quantizes consecutive blocks: in.size() is a multiple of 32; `q` as long, `scales` in.size() / 32; anything else
-/// is Error(input). The same bytes as quantize_block_reference, by the fastest path of this CPU, chosen at run time.
-/// `q` and `scales` need no alignment (64 bytes are fastest). No allocation, no threads: callers split rows.
-/// Returns whether every element was finite, so that a caller who refuses the others need not look first.
+/// Quantizes consecutive blocks: in.size() is a multiple of 32; `q` as long, `scales` in.size() / 32;
+/// anything else is Error(input). The same bytes as quantize_block_reference, by the fastest path of this
+/// CPU, chosen at run time. `q` and `scales` need no alignment (64 bytes are fastest). No allocation, no
+/// threads: callers split rows. Returns whether every element was finite, so that a caller who refuses the
+/// others need not look first.
 bool quantize_blocks(std::span<const std::uint16_t> in, const Options& options, std::span<std::uint8_t> q,
                      std::span<std::uint8_t> scales);
 
@@ -63,8 +66,9 @@ struct Row {
   std::uint8_t* scales;
 };
 
-/// quantize_blocks for rows of k elements that lie apart: faster than a call each, because four rows are read at
-/// a time and large results bypass the cache. k is a multiple of 32, else Error(input). Rows do not overlap.
+/// quantize_blocks for rows of k elements that lie apart: faster than a call each, because four rows are read
+/// at a time and large results bypass the cache. k is a multiple of 32, else Error(input). Rows do not
+/// overlap.
 bool quantize_rows(std::span<const Row> rows, std::size_t k, const Options& options);
 
 /// The instruction set that quantize_blocks uses here: "AVX3", "AVX2", "NEON", "scalar", ...
@@ -73,7 +77,8 @@ bool quantize_rows(std::span<const Row> rows, std::size_t k, const Options& opti
 /// Index of the first infinite or NaN element, if any; at memory speed.
 [[nodiscard]] std::optional<std::size_t> find_non_finite(std::span<const std::uint16_t> bf16) noexcept;
 
-/// The exact value of an E4M3 byte (NaN for 0x7F and 0xFF), of a BF16 pattern, and of element * 2^(scale - 127).
+/// The exact value of an E4M3 byte (NaN for 0x7F and 0xFF), of a BF16 pattern, and of element * 2^(scale -
+/// 127).
 [[nodiscard]] float e4m3_value(std::uint8_t bits) noexcept;
 [[nodiscard]] constexpr float bf16_value(std::uint16_t bits) noexcept {
   return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);

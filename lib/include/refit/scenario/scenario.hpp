@@ -81,8 +81,4 @@ struct Entry {
 /// Sets switches of one arm from "k=v,..", as --control and --treatment give them.
 void override_switches(Arm& arm, std::string_view text);
 
-/// "flashinfer-trtllm", "checkpoint".
-[[nodiscard]] std::string_view name_of(plan::MoeLayout layout) noexcept;
-[[nodiscard]] std::optional<plan::MoeLayout> parse_moe_layout(std::string_view name) noexcept;
-
 }  // namespace refit::scenario

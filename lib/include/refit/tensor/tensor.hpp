@@ -25,8 +25,8 @@ struct TensorSpec {
   DType dtype = DType::bf16;
 
   [[nodiscard]] std::uint64_t bytes() const { return num_elements(shape) * size_of(dtype); }
-  /// The tensor seen as a matrix: all dimensions but the last make the rows. A vector is a column, [n] = n x 1 (so
-  /// that vectors join and split by rows like matrices do), and a scalar is 1 x 1.
+  /// The tensor seen as a matrix: all dimensions but the last make the rows. A vector is a column, [n] = n x
+  /// 1 (so that vectors join and split by rows like matrices do), and a scalar is 1 x 1.
   [[nodiscard]] std::uint64_t rows() const;
   [[nodiscard]] std::uint64_t cols() const { return shape.size() < 2 ? 1 : shape.back(); }
 

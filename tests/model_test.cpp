@@ -123,10 +123,11 @@ std::set<int> layers_of(const Inventory& inventory) {
 }
 
 const std::vector<std::string> all_models{
-    "Qwen3-30B-A3B", "Qwen3-32B",        "DeepSeek-V3",     "Llama-3.1-8B",
-    "Mixtral-8x7B",  "GLM-4.5-Air",      "gpt-oss-20b",     "Nemotron-3-Nano-30B-A3B",
-    "null_fields",   "Kimi-K2-Instruct", "Qwen3.5-35B-A3B", "nested_text_config_vl",
-    "GLM-4.5",       "qwen3-235b-a22b",  "tiny-moe",        "moonlight-16b-a3b"};
+    "Qwen3-30B-A3B",    "Qwen3-32B",        "DeepSeek-V3",     "Llama-3.1-8B",
+    "Mixtral-8x7B",     "GLM-4.5-Air",      "gpt-oss-20b",     "Nemotron-3-Nano-30B-A3B",
+    "null_fields",      "Kimi-K2-Instruct", "Qwen3.5-35B-A3B", "nested_text_config_vl",
+    "GLM-4.5",          "qwen3-235b-a22b",  "tiny-Qwen3-MoE",  "tiny-moe",
+    "moonlight-16b-a3b"};
 
 }  // namespace
 
@@ -242,7 +243,7 @@ TEST_CASE("Qwen3-30B-A3B has 128 experts of width 768") {
 }
 
 TEST_CASE("Qwen3-MoE honours decoder_sparse_step and mlp_only_layers") {
-  const Inventory mixed = changed("tiny-moe", R"({"decoder_sparse_step": 2, "mlp_only_layers": [3]})");
+  const Inventory mixed = changed("tiny-Qwen3-MoE", R"({"decoder_sparse_step": 2, "mlp_only_layers": [3]})");
   check_shapes(mixed, "model.layers.",
                {{"0.mlp.gate_proj.weight", "[512, 256]"},
                 {"1.mlp.gate.weight", "[8, 256]"},
@@ -588,17 +589,18 @@ TEST_CASE("the number of experts is taken from any of its three names") {
 }
 
 TEST_CASE("an unknown architecture is refused by name, with those that are supported") {
-  const std::string message = refusal("tiny-moe", R"({"architectures": ["GemmaForCausalLM"]})");
+  const std::string message = refusal("tiny-Qwen3-MoE", R"({"architectures": ["GemmaForCausalLM"]})");
   CHECK(message.find("here/config.json: architecture \"GemmaForCausalLM\" is not supported") == 0);
   for (const std::string_view name : supported_architectures()) {
     CAPTURE(name);
     CHECK(message.find(name) != std::string::npos);
   }
-  CHECK(refusal("tiny-moe", R"({"architectures": null})").find("architectures is missing") !=
+  CHECK(refusal("tiny-Qwen3-MoE", R"({"architectures": null})").find("architectures is missing") !=
         std::string::npos);
-  CHECK(refusal("tiny-moe", R"({"architectures": []})").find("architectures is missing") !=
+  CHECK(refusal("tiny-Qwen3-MoE", R"({"architectures": []})").find("architectures is missing") !=
         std::string::npos);
-  CHECK(refusal("tiny-moe", R"({"architectures": [1]})").find("architectures holds 1") != std::string::npos);
+  CHECK(refusal("tiny-Qwen3-MoE", R"({"architectures": [1]})").find("architectures holds 1") !=
+        std::string::npos);
   CHECK(refusal(Json::array()).find("has to be an object") != std::string::npos);
 }
 
@@ -610,38 +612,39 @@ TEST_CASE("unusable fields are refused with file, field and value") {
   };
   // Texts, and a loop: a table of Json values takes compilers minutes with sanitizers.
   static constexpr Row rows[] = {
-      {"tiny-moe", R"({"hidden_size": null})", "hidden_size is missing"},
-      {"tiny-moe", R"({"hidden_size": 0})", "hidden_size = 0 is not a whole number from 1 to 1048576"},
-      {"tiny-moe", R"({"hidden_size": -256})", "hidden_size = -256 is not"},
-      {"tiny-moe", R"({"hidden_size": 256.5})", "hidden_size = 256.5 is not"},
-      {"tiny-moe", R"({"hidden_size": "256"})", "hidden_size = \"256\" is not"},
-      {"tiny-moe", R"({"hidden_size": true})", "hidden_size = true is not"},
-      {"tiny-moe", R"({"hidden_size": [256]})", "hidden_size = a list is not"},
-      {"tiny-moe", R"({"num_hidden_layers": 1000000000})", "num_hidden_layers = 1000000000 is not"},
-      {"tiny-moe", R"({"num_hidden_layers": 18446744073709551615})",
+      {"tiny-Qwen3-MoE", R"({"hidden_size": null})", "hidden_size is missing"},
+      {"tiny-Qwen3-MoE", R"({"hidden_size": 0})", "hidden_size = 0 is not a whole number from 1 to 1048576"},
+      {"tiny-Qwen3-MoE", R"({"hidden_size": -256})", "hidden_size = -256 is not"},
+      {"tiny-Qwen3-MoE", R"({"hidden_size": 256.5})", "hidden_size = 256.5 is not"},
+      {"tiny-Qwen3-MoE", R"({"hidden_size": "256"})", "hidden_size = \"256\" is not"},
+      {"tiny-Qwen3-MoE", R"({"hidden_size": true})", "hidden_size = true is not"},
+      {"tiny-Qwen3-MoE", R"({"hidden_size": [256]})", "hidden_size = a list is not"},
+      {"tiny-Qwen3-MoE", R"({"num_hidden_layers": 1000000000})", "num_hidden_layers = 1000000000 is not"},
+      {"tiny-Qwen3-MoE", R"({"num_hidden_layers": 18446744073709551615})",
        "num_hidden_layers = 18446744073709551615 is not"},
-      {"tiny-moe", R"({"vocab_size": 1099511627776})", "vocab_size = 1099511627776 is not"},
-      {"tiny-moe", R"({"num_experts": 0})", "num_experts = 0 is not"},
-      {"tiny-moe", R"({"num_experts": null})", "num_experts is missing, and so are num_local_experts"},
-      {"tiny-moe", R"({"n_routed_experts": 16})", "n_routed_experts = 16 disagrees with the 8 experts"},
-      {"tiny-moe", R"({"moe_intermediate_size": null})", "moe_intermediate_size is missing"},
-      {"tiny-moe", R"({"decoder_sparse_step": 0})", "decoder_sparse_step = 0 is not"},
-      {"tiny-moe", R"({"mlp_only_layers": 3})", "mlp_only_layers = 3 is not a list"},
-      {"tiny-moe", R"({"mlp_only_layers": [4]})", "mlp_only_layers holds 4, which is not"},
-      {"tiny-moe", R"({"attention_bias": "no"})", "attention_bias = \"no\" is neither true nor false"},
-      {"tiny-moe", R"({"torch_dtype": "int8"})", "torch_dtype = \"int8\" is none of"},
-      {"tiny-moe", R"({"dtype": "float32"})", "torch_dtype = \"bfloat16\" disagrees with dtype"},
-      {"tiny-moe", R"({"torch_dtype": 16})", "torch_dtype = 16 is not a text"},
-      {"tiny-moe", R"({"model_type": 3})", "model_type = 3 is not a text"},
-      {"tiny-moe", R"({"num_key_value_heads": 3})",
+      {"tiny-Qwen3-MoE", R"({"vocab_size": 1099511627776})", "vocab_size = 1099511627776 is not"},
+      {"tiny-Qwen3-MoE", R"({"num_experts": 0})", "num_experts = 0 is not"},
+      {"tiny-Qwen3-MoE", R"({"num_experts": null})", "num_experts is missing, and so are num_local_experts"},
+      {"tiny-Qwen3-MoE", R"({"n_routed_experts": 16})", "n_routed_experts = 16 disagrees with the 8 experts"},
+      {"tiny-Qwen3-MoE", R"({"moe_intermediate_size": null})", "moe_intermediate_size is missing"},
+      {"tiny-Qwen3-MoE", R"({"decoder_sparse_step": 0})", "decoder_sparse_step = 0 is not"},
+      {"tiny-Qwen3-MoE", R"({"mlp_only_layers": 3})", "mlp_only_layers = 3 is not a list"},
+      {"tiny-Qwen3-MoE", R"({"mlp_only_layers": [4]})", "mlp_only_layers holds 4, which is not"},
+      {"tiny-Qwen3-MoE", R"({"attention_bias": "no"})", "attention_bias = \"no\" is neither true nor false"},
+      {"tiny-Qwen3-MoE", R"({"torch_dtype": "int8"})", "torch_dtype = \"int8\" is none of"},
+      {"tiny-Qwen3-MoE", R"({"dtype": "float32"})", "torch_dtype = \"bfloat16\" disagrees with dtype"},
+      {"tiny-Qwen3-MoE", R"({"torch_dtype": 16})", "torch_dtype = 16 is not a text"},
+      {"tiny-Qwen3-MoE", R"({"model_type": 3})", "model_type = 3 is not a text"},
+      {"tiny-Qwen3-MoE", R"({"num_key_value_heads": 3})",
        "num_key_value_heads = 3 does not divide the 4 attention heads"},
-      {"tiny-moe", R"({"num_key_value_heads": 8})", "num_key_value_heads = 8 does not divide"},
-      {"tiny-moe", R"({"head_dim": null, "num_attention_heads": 6, "num_key_value_heads": 6})",
+      {"tiny-Qwen3-MoE", R"({"num_key_value_heads": 8})", "num_key_value_heads = 8 does not divide"},
+      {"tiny-Qwen3-MoE", R"({"head_dim": null, "num_attention_heads": 6, "num_key_value_heads": 6})",
        "head_dim is missing, and hidden_size 256 does not divide by 6 heads"},
-      {"tiny-moe", R"({"num_hidden_layers": 1000, "num_experts": 8000})",
+      {"tiny-Qwen3-MoE", R"({"num_hidden_layers": 1000, "num_experts": 8000})",
        "num_hidden_layers = 1000 with 8000 experts each makes more than 262144"},
-      {"tiny-moe", R"({"mlp_only_layers": [0, 1, 2, 3]})", "gives 8 experts, but makes every layer dense"},
-      {"tiny-moe", R"({"text_config": 5})", "text_config = 5 is not an object"},
+      {"tiny-Qwen3-MoE", R"({"mlp_only_layers": [0, 1, 2, 3]})",
+       "gives 8 experts, but makes every layer dense"},
+      {"tiny-Qwen3-MoE", R"({"text_config": 5})", "text_config = 5 is not an object"},
       {"Llama-3.1-8B", R"({"mlp_bias": true})", "mlp_bias = true is not supported"},
       {"DeepSeek-V3", R"({"kv_lora_rank": null})", "kv_lora_rank is missing"},
       {"DeepSeek-V3", R"({"first_k_dense_replace": 62})", "first_k_dense_replace = 62 is not"},
@@ -790,7 +793,7 @@ TEST_CASE("layers with the same contents form a class") {
   CHECK(qwen35[0].size() == 30);
   CHECK(qwen35[1].front() == 3);
   // The same kinds in other shapes are another class.
-  Inventory uneven = model("tiny-moe");
+  Inventory uneven = model("tiny-Qwen3-MoE");
   const auto router = std::find_if(uneven.tensors.begin(), uneven.tensors.end(), [](const Tensor& tensor) {
     return tensor.kind == Kind::router && tensor.layer == 2;
   });
@@ -823,7 +826,7 @@ TEST_CASE("a slice holds whole layers of every class, evenly, under their own nu
 }
 
 TEST_CASE("a slice of nothing, of everything or of more than there is keeps all") {
-  const std::string name = GENERATE("Qwen3-32B", "tiny-moe", "gpt-oss-20b");
+  const std::string name = GENERATE("Qwen3-32B", "tiny-Qwen3-MoE", "gpt-oss-20b");
   const Inventory whole = model(name);
   for (const Slice part : {Slice{}, Slice{64, 4096, 1 << 20}, Slice{.layers = whole.dims.layers}}) {
     const Inventory kept = slice(whole, part);
@@ -836,7 +839,7 @@ TEST_CASE("a slice of nothing, of everything or of more than there is keeps all"
 }
 
 TEST_CASE("a slice of the experts keeps the first ones and the whole router") {
-  const Inventory tiny = slice(model("tiny-moe"), {.experts = 3});
+  const Inventory tiny = slice(model("tiny-Qwen3-MoE"), {.experts = 3});
   CHECK(tiny.dims.experts == 3);
   CHECK(tiny.tensors.size() == 3 + 4 * (8 + 1 + 3 * 3));
   for (const Tensor& tensor : tiny.tensors) REQUIRE(tensor.expert < 3);
@@ -857,7 +860,7 @@ TEST_CASE("a slice of the experts keeps the first ones and the whole router") {
 
 TEST_CASE("experts are counted layer by layer") {
   // As in a model pruned to 8 and 6 experts.
-  Inventory uneven = model("tiny-moe");
+  Inventory uneven = model("tiny-Qwen3-MoE");
   std::erase_if(uneven.tensors, [](const Tensor& tensor) { return tensor.layer == 1 && tensor.expert >= 6; });
   CHECK(layer_classes(uneven) == std::vector<std::vector<int>>{{0, 2, 3}, {1}});
   const auto experts_of = [](const Inventory& inventory, int layer) {
@@ -882,7 +885,7 @@ TEST_CASE("experts are counted layer by layer") {
 }
 
 TEST_CASE("a slice of the vocabulary shrinks embedding and head and nothing else") {
-  const Inventory whole = model("tiny-moe");
+  const Inventory whole = model("tiny-Qwen3-MoE");
   const Inventory part = slice(whole, {.vocab_rows = 100});
   CHECK(part.dims.vocab == 100);
   REQUIRE(part.tensors.size() == whole.tensors.size());
@@ -1000,7 +1003,7 @@ TEST_CASE("every spelling of a router stays, and every projection beside it does
 }
 
 TEST_CASE("ignore keywords take names out that contain them") {
-  const Inventory tiny = model("tiny-moe");
+  const Inventory tiny = model("tiny-Qwen3-MoE");
   const Recipe nemo{RecipeKind::all_linear, {"q_proj", "k_proj", "v_proj", "o_proj"}};
   CHECK(quantized(tiny, nemo) == quantized(tiny, {RecipeKind::routed_experts}));
   CHECK(quantized(tiny, {RecipeKind::routed_experts, {"layers.0.", "experts.7."}}).size() == 3 * 7 * 3);

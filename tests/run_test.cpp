@@ -1,7 +1,7 @@
 // Refits between two real processes, every pipeline and switch, and the parts they are made of.
 #include <fmt/format.h>
 
-#include <cmath>
+#include <algorithm>
 #include <cstring>
 #include <set>
 
@@ -214,6 +214,38 @@ TEST_CASE("an FP32 router bias does not survive a cast to BF16") {
     }
   }
   CHECK(biases == 2);
+}
+
+TEST_CASE("an infinite or NaN weight is refused by tensor and index, unless the producer's bytes are asked for") {
+  plan::Switches switches = plan::published_treatment();
+  const plan::Plan plan = run::make_plan(spec_with(""), switches);
+  std::vector<std::byte> weights(plan.source_arena_bytes), parameters(plan.destination_arena_bytes);
+  ThreadPool pool(2);
+  run::fill(plan, weights, 1, pool);
+  const auto victim = std::find_if(plan.sources.begin(), plan.sources.end(), [](const plan::Source& s) {
+    return s.spec.name == "model.layers.2.mlp.experts.5.down_proj.weight";
+  });
+  REQUIRE(victim != plan.sources.end());
+  const std::uint64_t row = 5, column = 17;
+  const std::uint16_t nan = 0x7FC1;
+  std::memcpy(weights.data() + victim->offset + (row * victim->spec.cols() + column) * 2, &nan, 2);
+  const std::vector<run::WorkItem> items = run::cut_into_items(plan);
+  try {
+    run::execute_items(plan, items, weights, parameters, pool);
+    FAIL("a NaN passed");
+  } catch (const Error& error) {
+    const std::string text = error.what();
+    CAPTURE(text);
+    CHECK(error.kind() == ErrorKind::input);
+    CHECK(text.find(victim->spec.name) != std::string::npos);
+    CHECK(text.find("[5, 17]") != std::string::npos);
+  }
+  switches.non_finite = quant::NonFinite::as_producer;
+  const plan::Plan permissive = run::make_plan(spec_with(""), switches);
+  run::execute_items(permissive, items, weights, parameters, pool);
+  const verify::InPlace result = verify::check_in_place(permissive, weights, parameters, pool);
+  CHECK(result.quantizer.mismatches == 0);
+  CHECK(result.layout.mismatches == 0);
 }
 
 TEST_CASE("a bucket message survives encoding in both forms of handles") {

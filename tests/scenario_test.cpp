@@ -326,8 +326,8 @@ TEST_CASE("a replay is the largest number of whole layers that fits the budget")
   CHECK(replay.fraction() == Approx(static_cast<double>(replay.part.bytes) / 61064245248.0));
   CHECK(replay.extrapolation() == Approx(static_cast<double>(replay.whole.floor_bytes()) /
                                          static_cast<double>(replay.part.floor_bytes())));
-  CHECK(contains(replay.sentence, "of 48 layers with all 128 experts each, with embeddings, norms and head"));
-  CHECK(contains(replay.sentence, "of 61.06 GB"));
+  CHECK(contains(replay.sentence, "of 48 layers, all 128 experts, embeddings, norms, head: "));
+  CHECK(contains(replay.sentence, " % of 61.06 GB."));
 }
 
 TEST_CASE("a model that fits is replayed whole, with the buffers and host traffic of its scenario") {
@@ -386,7 +386,7 @@ TEST_CASE(
   CHECK(experts.part.experts < 128);
   CHECK(experts.part.experts > 100);
   CHECK(experts.part.vocab_rows == 151936);
-  CHECK(contains(experts.sentence, "of 128 experts each"));
+  CHECK(contains(experts.sentence, " of 128 experts, embeddings"));
 
   const Replay rows = replay_of(scenario, {.memory_budget = one_expert - 1});
   CHECK(rows.part.experts == 1);
@@ -397,7 +397,7 @@ TEST_CASE(
 
   const std::string message = error_of([&] { (void)replay_of(scenario, {.memory_budget = 8 * kMiB}); });
   CHECK(contains(message, "8.39 MB"));
-  CHECK(contains(message, "2 of 48 layers with 1 of 128 experts each with 128 embedding rows, needs"));
+  CHECK(contains(message, "2 of 48 layers, 1 of 128 experts, 128 embedding rows, needs"));
 }
 
 TEST_CASE("every class of layers is in a replay twice, or as often as it exists") {

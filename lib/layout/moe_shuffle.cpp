@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "layout/sizes.hpp"
-#include "layout/streamed_rows.hpp"
+#include "base/streamed_copy.hpp"
 
 namespace refit::layout {
 namespace {

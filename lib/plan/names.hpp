@@ -39,6 +39,8 @@ inline constexpr std::array router_bias{Named{RouterBias::fp32, "fp32"}, Named{R
 inline constexpr std::array commit{Named{Commit::in_place, "in-place"}, Named{Commit::shadow, "shadow"}};
 inline constexpr std::array zero_scale{Named{quant::ZeroScale::keep, "keep"},
                                        Named{quant::ZeroScale::one, "one"}};
+inline constexpr std::array non_finite{Named{quant::NonFinite::refuse, "refuse"},
+                                       Named{quant::NonFinite::as_producer, "as-producer"}};
 inline constexpr std::array moe_layout{Named{MoeLayout::flashinfer_trtllm, "flashinfer-trtllm"},
                                        Named{MoeLayout::checkpoint, "checkpoint"}};
 

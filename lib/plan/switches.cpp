@@ -93,6 +93,7 @@ constexpr std::array all_switches{
     named<&Switches::commit, names::commit>("commit", UsedBy::both),
     Switch{"rounding", UsedBy::both, get_rounding, set_rounding},
     named<&Switches::zero_scale, names::zero_scale>("zero_scale", UsedBy::both),
+    named<&Switches::non_finite, names::non_finite>("non_finite", UsedBy::both),
 };
 
 /// Insertions, deletions and replacements that turn one text into the other.

@@ -9,7 +9,7 @@ plan::Plan make_plan(const BenchSpec& spec, const plan::Switches& switches) {
   request.model = model::slice(model::parse_inventory(spec.config_json, spec.config_place), spec.slice);
   request.recipe = spec.recipe;
   request.moe_layout = spec.moe_layout;
-  request.quant = {switches.rounding, switches.zero_scale};
+  request.quant = {switches.rounding, switches.zero_scale, switches.non_finite};
   request.router_bias_bf16 = switches.router_bias == plan::RouterBias::bf16;
   return plan::build(request);
 }

@@ -131,13 +131,13 @@ struct ScaleOffByOne : Hooks {
 
 struct OtherRounding : Hooks {
   quant::Options quantize_options(const Segment&, const quant::Options& options) override {
-    return {quant::Rounding::torchao_floor, options.zero_scale};
+    return {quant::Rounding::torchao_floor, options.zero_scale, options.non_finite};
   }
 };
 
 struct ScaleByteZeroKept : Hooks {
   quant::Options quantize_options(const Segment&, const quant::Options& options) override {
-    return {options.rounding, quant::ZeroScale::keep};
+    return {options.rounding, quant::ZeroScale::keep, options.non_finite};
   }
 };
 

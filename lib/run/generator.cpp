@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "refit/base/error.hpp"
+#include "refit/transport/child_process.hpp"
 #include "run/spec_codec.hpp"
 
 namespace refit::run {
@@ -68,7 +69,7 @@ void Generator::serve() {
         if (arm >= arms_.size()) fail_runtime("the trainer sent a manifest for an arm that does not exist");
         plan::check_manifest(std::string_view(message.body).substr(1), arms_[arm].plan, arms_[arm].wire);
         receivers_[arm] = std::make_unique<Receiver>(arms_[arm].plan, arms_[arm].wire, arms_[arm].switches, *pool_,
-                                                     ledger_, *hooks_);
+                                                     ledgers_[arm], *hooks_);
         break;
       }
       default:
@@ -99,7 +100,7 @@ void Generator::refit(const BeginRecord& begin) {
     page.store(VersionPage::kTorn);
     whole_version_ = VersionPage::kTorn;
   }
-  ledger_.reset_peak();
+  ledgers_[begin.arm].reset_peak();
   const std::uint64_t handles_before = receivers_[begin.arm] ? receivers_[begin.arm]->handles_opened() : 0;
   CommittedRecord record;
   Timeline timeline;
@@ -132,7 +133,7 @@ void Generator::refit(const BeginRecord& begin) {
   for (const StageTotal& stage : timeline.stages()) {
     record.stages.push_back({std::string(stage.name), stage.seconds, stage.bytes, stage.launches});
   }
-  record.peak_extra_bytes = ledger_.peak();
+  record.peak_extra_bytes = ledgers_[begin.arm].peak();
   record.handles_opened = receivers_[begin.arm] ? receivers_[begin.arm]->handles_opened() - handles_before : 0;
   trainer_.send(MessageType::committed, encode(record));
 }
@@ -169,6 +170,8 @@ void Generator::receive_direct(Timeline& timeline) {
 }
 
 void run_generator(int fd) {
+  // A dead trainer shows as a closed socket, and this side then says what state its parameters are in.
+  transport::outlive_parent();
   // The first wait is for a trainer that builds its plan; the hello then says what limit it wants.
   constexpr double kFirstTimeout = 60;
   Conversation trainer(transport::UnixChannel(transport::UniqueFd(fd), "trainer"), kFirstTimeout);

@@ -40,7 +40,7 @@ class Generator {
   std::array<std::unique_ptr<Receiver>, 2> receivers_;  ///< of staged arms
   std::unique_ptr<ThreadPool> pool_;
   std::unique_ptr<Hooks> hooks_;
-  MemoryLedger ledger_;
+  std::array<MemoryLedger, 2> ledgers_;                 ///< one an arm
   std::vector<transport::SharedMemory> sets_;           ///< parameters, twice when an arm commits by shadow
   transport::SharedMemory page_;
   std::uint32_t active_set_ = 0;

@@ -232,13 +232,7 @@ void Receiver::copy_entry(std::uint32_t entry_index, const std::byte* bytes) {
 void Receiver::quantize_pending(Timeline& timeline) {
   if (pending_.empty()) return;
   timeline.enter("quantize");
-  struct Rows {
-    const std::byte* from;
-    std::byte* values;
-    std::byte* scales;
-    std::uint64_t rows, cols;
-  };
-  std::vector<Rows> pieces;
+  std::vector<QuantizeRows> pieces;
   std::uint64_t moved = 0;
   for (const auto& [entry_index, bytes] : pending_) {
     const plan::WireEntry& entry = wire_.entries[entry_index];
@@ -247,15 +241,12 @@ void Receiver::quantize_pending(Timeline& timeline) {
     const std::uint64_t grain = std::max<std::uint64_t>(1, (256u << 10) / cols);
     for (std::uint64_t r = 0; r < entry.rows; r += grain) {
       pieces.push_back({bytes + r * cols * 2, to.values + r * cols, to.scales + r * (cols / quant::kBlock),
-                        std::min(grain, entry.rows - r), cols});
+                        std::min(grain, entry.rows - r), cols, &entry.name, entry.row_begin + r});
     }
     moved += entry.rows * (cols * 3 + cols / quant::kBlock);
   }
   pool_.for_range(pieces.size(), 1, [&](std::size_t begin, std::size_t end) {
-    for (std::size_t p = begin; p < end; ++p) {
-      const Rows& piece = pieces[p];
-      quantize_rows(piece.from, piece.rows, piece.cols, plan_.quant, piece.values, piece.scales);
-    }
+    for (std::size_t p = begin; p < end; ++p) quantize_rows(pieces[p], plan_.quant);
   });
   timeline.add(moved, 1);
   timeline.enter("load");

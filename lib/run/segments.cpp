@@ -1,16 +1,18 @@
 // One pass from a source row to the engine's parameter.
 #include "run/segments.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
+
+#include "base/streamed_copy.hpp"
+#include "refit/base/error.hpp"
 
 namespace refit::run {
 namespace {
 
 constexpr std::uint64_t kItemBytes = 1u << 20;
-/// Scales of rows up to this wide stay on the stack.
-constexpr std::uint64_t kMaxStackScales = 4096;
-
 std::uint64_t row_bytes_of(const plan::Plan& plan, const plan::Segment& segment) {
   if (segment.op == plan::Op::zero) return segment.cols;
   return segment.cols * size_of(plan.sources[segment.source].spec.dtype);
@@ -34,6 +36,16 @@ void store_scales(const plan::Destination& scale, std::byte* matrix, std::uint64
   }
 }
 
+/// The first element of `rows` rows that is not finite, in words.
+[[noreturn]] void refuse_non_finite(const std::string& tensor, const std::byte* rows, std::uint64_t row_count,
+                                    std::uint64_t cols, std::uint64_t first_row) {
+  const auto* bits = reinterpret_cast<const std::uint16_t*>(rows);
+  const std::size_t at = quant::find_non_finite({bits, row_count * cols}).value_or(0);
+  fail_input(fmt::format("tensor '{}' holds {} at [{}, {}]; weights have to be finite (non_finite=as-producer takes them "
+                         "as the chosen producer does)",
+                         tensor, quant::bf16_value(bits[at]), first_row + at / cols, at % cols));
+}
+
 void quantize_item(const plan::Plan& plan, const plan::Segment& segment, const WorkItem& item,
                    const std::byte* source_rows, std::span<std::byte> destinations) {
   const plan::Destination& weight = plan.destinations[segment.destination];
@@ -42,15 +54,21 @@ void quantize_item(const plan::Plan& plan, const plan::Segment& segment, const W
   std::byte* const scales = destinations.data() + scale.offset + segment.matrix * scale.matrix_bytes;
   const std::uint64_t cols = segment.cols;
   const std::uint64_t blocks = cols / quant::kBlock;
-  std::uint8_t on_stack[kMaxStackScales];
-  std::vector<std::uint8_t> on_heap(blocks > kMaxStackScales ? blocks : 0);
-  std::uint8_t* const row_scales = blocks > kMaxStackScales ? on_heap.data() : on_stack;
-  for (std::uint64_t r = item.row_begin; r < item.row_begin + item.rows; ++r) {
-    const std::uint64_t stored = plan::stored_row(plan, segment, r);
-    const auto* in = reinterpret_cast<const std::uint16_t*>(source_rows + (segment.source_row + r) * cols * 2);
-    auto* out = reinterpret_cast<std::uint8_t*>(values + stored * cols);
-    quant::quantize_blocks({in, cols}, plan.quant, {out, cols}, {row_scales, blocks});
-    store_scales(scale, scales, stored, row_scales, blocks);
+  const std::byte* const first = source_rows + (segment.source_row + item.row_begin) * cols * 2;
+  std::vector<std::uint8_t> row_scales(item.rows * blocks);
+  std::vector<quant::Row> rows(item.rows);
+  for (std::uint64_t r = 0; r < item.rows; ++r) {
+    const std::uint64_t stored = plan::stored_row(plan, segment, item.row_begin + r);
+    rows[r] = {reinterpret_cast<const std::uint16_t*>(first + r * cols * 2),
+               reinterpret_cast<std::uint8_t*>(values + stored * cols), row_scales.data() + r * blocks};
+  }
+  if (!quant::quantize_rows(rows, cols, plan.quant) && plan.quant.non_finite == quant::NonFinite::refuse) {
+    refuse_non_finite(plan.sources[segment.source].spec.name, first, item.rows, cols,
+                      segment.source_row + item.row_begin);
+  }
+  for (std::uint64_t r = 0; r < item.rows; ++r) {
+    store_scales(scale, scales, plan::stored_row(plan, segment, item.row_begin + r), row_scales.data() + r * blocks,
+                 blocks);
   }
 }
 
@@ -61,7 +79,7 @@ void copy_item(const plan::Plan& plan, const plan::Segment& segment, const WorkI
   const std::uint64_t row_bytes = row_bytes_of(plan, segment);
   const std::byte* from = source_rows + (segment.source_row + item.row_begin) * row_bytes;
   if (to.row_map == plan::kNone) {
-    std::memcpy(matrix + (segment.row_begin + item.row_begin) * row_bytes, from, item.rows * row_bytes);
+    streamed_copy(matrix + (segment.row_begin + item.row_begin) * row_bytes, from, item.rows * row_bytes);
     return;
   }
   for (std::uint64_t r = 0; r < item.rows; ++r, from += row_bytes) {
@@ -126,19 +144,21 @@ void execute_items(const plan::Plan& plan, std::span<const WorkItem> items, std:
   });
 }
 
-void quantize_rows(const std::byte* source, std::uint64_t rows, std::uint64_t cols, const quant::Options& options,
-                   std::byte* values, std::byte* scales) {
-  const std::uint64_t count = rows * cols;
-  quant::quantize_blocks({reinterpret_cast<const std::uint16_t*>(source), count}, options,
-                         {reinterpret_cast<std::uint8_t*>(values), count},
-                         {reinterpret_cast<std::uint8_t*>(scales), count / quant::kBlock});
+void quantize_rows(const QuantizeRows& what, const quant::Options& options) {
+  const std::uint64_t count = what.rows * what.cols;
+  const bool finite = quant::quantize_blocks({reinterpret_cast<const std::uint16_t*>(what.from), count}, options,
+                                             {reinterpret_cast<std::uint8_t*>(what.values), count},
+                                             {reinterpret_cast<std::uint8_t*>(what.scales), count / quant::kBlock});
+  if (!finite && options.non_finite == quant::NonFinite::refuse) {
+    refuse_non_finite(*what.tensor, what.from, what.rows, what.cols, what.first_row);
+  }
 }
 
 void parallel_copy(std::byte* to, const std::byte* from, std::uint64_t bytes, ThreadPool& pool) {
   const std::uint64_t pieces = (bytes + kItemBytes - 1) / kItemBytes;
   pool.for_range(pieces, 1, [&](std::size_t begin, std::size_t end) {
     const std::uint64_t first = begin * kItemBytes;
-    std::memcpy(to + first, from + first, std::min(bytes, end * kItemBytes) - first);
+    streamed_copy(to + first, from + first, std::min(bytes, end * kItemBytes) - first);
   });
 }
 

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "refit/base/thread_pool.hpp"
@@ -22,11 +23,19 @@ using WorkItem = verify::Executed;
 void execute_items(const plan::Plan& plan, std::span<const WorkItem> items, std::span<const std::byte> sources,
                    std::span<std::byte> destinations, ThreadPool& pool);
 
-/// Quantizes `rows` consecutive rows of `cols` BF16 elements into row-major values and scales.
-void quantize_rows(const std::byte* source, std::uint64_t rows, std::uint64_t cols, const quant::Options& options,
-                   std::byte* values, std::byte* scales);
+/// Consecutive rows of `cols` BF16 elements to be quantized into row-major values and scales.
+struct QuantizeRows {
+  const std::byte* from = nullptr;
+  std::byte* values = nullptr;
+  std::byte* scales = nullptr;
+  std::uint64_t rows = 0, cols = 0;
+  const std::string* tensor = nullptr;   ///< for messages
+  std::uint64_t first_row = 0;           ///< of the tensor
+};
+/// Throws Error(input) naming tensor and index of the first infinite or NaN element when options say so.
+void quantize_rows(const QuantizeRows& what, const quant::Options& options);
 
-/// Copies in pieces shared among the pool's threads. One launch.
+/// Copies in pieces shared among the pool's threads, past the cache. One launch.
 void parallel_copy(std::byte* to, const std::byte* from, std::uint64_t bytes, ThreadPool& pool);
 
 }  // namespace refit::run

@@ -84,8 +84,11 @@ void Sender::quantize_from(std::uint32_t first, Timeline& timeline) {
       const auto [entry, row, rows] = pieces[p];
       const plan::Segment& segment = plan_.segments[wire_.entries[entry].segment];
       const std::uint64_t cols = segment.cols;
-      quantize_rows(gathered_[entry] + row * cols * 2, rows, cols, hooks_.quantize_options(segment, plan_.quant),
-                    quantized_[entry] + row * cols, quantized_[entry + 1] + row * (cols / quant::kBlock));
+      quantize_rows({gathered_[entry] + row * cols * 2, quantized_[entry] + row * cols,
+                     quantized_[entry + 1] + row * (cols / quant::kBlock), rows, cols,
+                     &plan_.sources[segment.source].spec.name,
+                     segment.source_row + wire_.entries[entry].row_begin + row},
+                    hooks_.quantize_options(segment, plan_.quant));
     }
   });
   timeline.add(moved, 1);

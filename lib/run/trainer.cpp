@@ -35,7 +35,7 @@ Trainer::Trainer(const BenchSpec& spec) : spec_(spec), pool_(spec.threads), hook
     generator_->send(MessageType::manifest,
                      std::string(1, static_cast<char>(a)) + plan::encode_manifest(arm.plan, arm.wire));
     senders_[a] =
-        std::make_unique<Sender>(arm.plan, arm.wire, arm.switches, sources_.bytes(), pool_, ledger_, *hooks_);
+        std::make_unique<Sender>(arm.plan, arm.wire, arm.switches, sources_.bytes(), pool_, ledgers_[a], *hooks_);
   }
 }
 
@@ -85,7 +85,7 @@ void Trainer::poison(std::size_t index, std::byte value) {
 RefitRecord Trainer::refit(std::size_t index, bool verify, std::byte poison) {
   const Arm& arm = arms_[index];
   RefitRecord record;
-  ledger_.reset_peak();
+  ledgers_[index].reset_peak();
   const std::uint64_t messages = generator_->messages(), message_bytes = generator_->message_bytes();
   const std::uint64_t version = ++version_;
   Timeline timeline;
@@ -116,7 +116,7 @@ RefitRecord Trainer::refit(std::size_t index, bool verify, std::byte poison) {
   record.trainer_stages = timeline.stages();
   record.messages = generator_->messages() - messages;
   record.message_bytes = generator_->message_bytes() - message_bytes;
-  record.trainer_peak_extra = ledger_.peak();
+  record.trainer_peak_extra = ledgers_[index].peak();
   return record;
 }
 

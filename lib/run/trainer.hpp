@@ -73,7 +73,7 @@ class Trainer {
 
   BenchSpec spec_;
   ThreadPool pool_;
-  MemoryLedger ledger_;
+  std::array<MemoryLedger, 2> ledgers_;                     ///< one an arm
   std::vector<Arm> arms_;
   std::unique_ptr<Hooks> hooks_;
   transport::SharedMemory sources_;

@@ -177,35 +177,34 @@ class Chooser {
 
   [[noreturn]] void refuse_budget(const model::Slice& smallest) const {
     const model::Inventory part = model::slice(model_, smallest);
-    fail_input(
-        fmt::format("the memory budget of {} holds no replay of {}: the smallest, {} with {} embedding rows, "
-                    "needs {} in both "
-                    "processes together; raise the memory budget or choose a smaller buffer_size",
-                    format_bytes(budget_), scenario_.name, layers_and_experts(part), part.dims.vocab,
-                    format_bytes(memory_needed(smallest))));
+    fail_input(fmt::format(
+        "the memory budget of {} holds no replay of {}: the smallest, {}, {} embedding rows, needs {} in "
+        "both processes together; raise the memory budget or choose a smaller buffer_size",
+        format_bytes(budget_), scenario_.name, layers_and_experts(part), part.dims.vocab,
+        format_bytes(memory_needed(smallest))));
   }
 
   [[nodiscard]] std::string layers_and_experts(const model::Inventory& part) const {
     std::string text = fmt::format("{} of {} layers", part.dims.layers, model_.dims.layers);
     if (!model_.moe()) return text;
     return part.dims.experts == model_.dims.experts
-               ? fmt::format("{} with all {} experts each", text, part.dims.experts)
-               : fmt::format("{} with {} of {} experts each", text, part.dims.experts, model_.dims.experts);
+               ? fmt::format("{}, all {} experts", text, part.dims.experts)
+               : fmt::format("{}, {} of {} experts", text, part.dims.experts, model_.dims.experts);
   }
 
+  /// Short enough for one line wherever only layers and experts are cut.
   [[nodiscard]] std::string sentence(const Replay& replay) const {
     if (!replay.cut()) {
       return fmt::format("{}: replays the whole model, {} in {} tensors.", scenario_.name,
                          format_bytes(replay.whole.bytes), replay.whole.tensors);
     }
     const model::Inventory part = model::slice(model_, replay.spec.slice);
-    const std::string vocab = part.dims.vocab == model_.dims.vocab
-                                  ? "embeddings, norms and head"
-                                  : fmt::format("norms and {} of {} rows of embeddings and head",
-                                                part.dims.vocab, model_.dims.vocab);
-    return fmt::format("{}: replays {}, with {}: {} of {} ({:.1f} %).", scenario_.name,
-                       layers_and_experts(part), vocab, format_bytes(replay.part.bytes),
-                       format_bytes(replay.whole.bytes), 100 * replay.fraction());
+    const std::string rest =
+        part.dims.vocab == model_.dims.vocab
+            ? "embeddings, norms, head"
+            : fmt::format("norms, {} of {} rows of embeddings and head", part.dims.vocab, model_.dims.vocab);
+    return fmt::format("{}: replays {}, {}: {:.1f} % of {}.", scenario_.name, layers_and_experts(part), rest,
+                       100 * replay.fraction(), format_bytes(replay.whole.bytes));
   }
 
   [[nodiscard]] static ArmAmounts arm_amounts(const plan::Plan& plan, const plan::Switches& switches) {

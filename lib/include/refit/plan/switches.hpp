@@ -46,6 +46,7 @@ struct Switches {
   Commit commit = Commit::in_place;
   quant::Rounding rounding = quant::Rounding::flashinfer;
   quant::ZeroScale zero_scale = quant::ZeroScale::one;
+  quant::NonFinite non_finite = quant::NonFinite::refuse;
   friend bool operator==(const Switches&, const Switches&) = default;
 
   /// The largest bucket: half of buffer_size when double-buffered.

@@ -1,9 +1,10 @@
-// Row copies that write past the cache, for destinations far too large to stay in it.
+// Copies that write past the cache, for destinations far too large to stay in it.
 //
 // A plain store first fetches the line that it overwrites: three units of memory traffic where two are
 // needed. memcpy of a whole array avoids that by itself; memcpy of one row is too short to do so.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -12,7 +13,7 @@
 #include <emmintrin.h>
 #endif
 
-namespace refit::layout {
+namespace refit {
 
 /// From here on nobody finds the first rows in the cache when the last ones have been written.
 inline constexpr std::uint64_t streaming_threshold_bytes = std::uint64_t{32} << 20;
@@ -61,4 +62,30 @@ inline void finish_streaming() noexcept {}
 
 #endif
 
-}  // namespace refit::layout
+/// memcpy of a piece of something large. Four places are read in turn, because one stream does not keep enough
+/// lines under way.
+inline void streamed_copy(std::byte* to, const std::byte* from, std::uint64_t bytes) noexcept {
+#if defined(__SSE2__)
+  constexpr std::uint64_t line = 64, stream_bytes = 4096, group = 4 * stream_bytes;
+  const std::uint64_t head = std::min<std::uint64_t>(bytes, (line - reinterpret_cast<std::uintptr_t>(to) % line) % line);
+  std::memcpy(to, from, head);
+  std::uint64_t at = head;
+  for (; at + group <= bytes; at += group) {
+    for (std::uint64_t l = at; l < at + stream_bytes; l += line) {
+      for (std::uint64_t s = l; s < l + group; s += stream_bytes) {
+        _mm_prefetch(reinterpret_cast<const char*>(from + s + group), _MM_HINT_T0);
+        for (std::uint64_t b = s; b < s + line; b += 16) {
+          _mm_stream_si128(reinterpret_cast<__m128i*>(to + b),
+                           _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + b)));
+        }
+      }
+    }
+  }
+  std::memcpy(to + at, from + at, bytes - at);
+  finish_streaming();
+#else
+  std::memcpy(to, from, bytes);
+#endif
+}
+
+}  // namespace refit

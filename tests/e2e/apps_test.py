@@ -1,0 +1,333 @@
+"""The programs as a user meets them: arguments, exit codes, output, killed processes, full disks."""
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+BIN = pathlib.Path(os.environ["REFIT_BIN"])
+TESTS = pathlib.Path(os.environ["REFIT_TESTS"])
+SCHEMA = TESTS.parent / "scenarios/schema/refit-bench-1.schema.json"
+QWEN = TESTS / "cases/configs/Qwen3-30B-A3B"
+# Sanitizers make everything slower; no limit here measures speed.
+PATIENCE = 300
+
+
+def run(app, *arguments, **options):
+    return subprocess.run(
+        [BIN / app, *arguments], capture_output=True, text=True, timeout=PATIENCE, stdin=subprocess.DEVNULL, **options
+    )
+
+
+def bench(*arguments, **options):
+    return run("refit-bench", *arguments, **options)
+
+
+def report_of(*arguments):
+    done = bench(*arguments, "--json", "-")
+    return done, json.loads(done.stdout)
+
+
+def generators():
+    """Process ids of generators that run now."""
+    found = []
+    for entry in pathlib.Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                command = (entry / "cmdline").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            if b"--generator-role" in command and str(BIN).encode() in command[0]:
+                found.append(int(entry.name))
+    return found
+
+
+def wait_until(condition, seconds, what):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        value = condition()
+        if value:
+            return value
+        time.sleep(0.02)
+    raise AssertionError(f"{what} did not happen within {seconds} s")
+
+
+class Arguments(unittest.TestCase):
+    def refused(self, done, *words):
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertEqual(done.stdout, "")
+        for word in words:
+            self.assertIn(word, done.stderr)
+
+    def test_help_and_version_answer_on_standard_output(self):
+        for app in ("refit-bench", "refit-verify"):
+            for option in ("--help", "--version"):
+                done = run(app, option)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertIn(app, done.stdout)
+                self.assertEqual(done.stderr, "")
+
+    def test_help_shows_examples(self):
+        self.assertIn("refit-bench --scenario qwen3-30b", bench("--help").stdout)
+        self.assertIn("refit-verify self --scenario", run("refit-verify", "--help").stdout)
+
+    def test_no_scenario_is_refused(self):
+        self.refused(bench(), "--scenario", "--model")
+
+    def test_unknown_scenario_names_the_nearest(self):
+        self.refused(bench("--scenario", "qwen3-30"), "qwen3-30b")
+
+    def test_unknown_option_is_refused(self):
+        self.refused(bench("--scenario", "tiny-moe", "--frobnicate"), "--frobnicate")
+
+    def test_unknown_switch_and_value_are_refused_by_name(self):
+        self.refused(bench("--scenario", "tiny-moe", "--control", "pipelin=direct"), "pipelin", "pipeline")
+        self.refused(bench("--scenario", "tiny-moe", "--treatment", "pipeline=sideways"), "sideways", "staged")
+
+    def test_bad_buffer_sizes_are_refused_by_value(self):
+        for size in ("0", "-1", "abc", "1e30", "1"):
+            with self.subTest(size=size):
+                self.refused(bench("--scenario", "tiny-moe", f"--buffer-size={size}"), size)
+                self.refused(bench("--scenario", "tiny-moe", "--control", f"buffer_size={size}"), size)
+
+    def test_bad_counts_are_refused(self):
+        for option in ("--steps=0", "--threads=0", "--steps=-3", "--warmup=20", "--time-budget=0", "--timeout=nan"):
+            with self.subTest(option=option):
+                self.assertEqual(bench("--scenario", "tiny-moe", option).returncode, 2)
+
+    def test_incompatible_switches_are_refused(self):
+        done = bench("--scenario", "tiny-moe", "--control", "pipeline=direct,prequantize=off")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("prequantize", done.stderr)
+
+    def test_broken_scenario_files_name_file_and_pointer(self):
+        with tempfile.TemporaryDirectory() as folder:
+            scenario = json.loads((TESTS.parent / "scenarios/tiny-moe.json").read_text())
+            scenario["control"]["pipe_line"] = "staged"
+            path = pathlib.Path(folder, "mine.json")
+            path.write_text(json.dumps(scenario))
+            self.refused(bench("--scenario", str(path)), str(path), "/control", "pipe_line")
+            path.write_text('{"schema": ')
+            self.refused(bench("--scenario", str(path)), str(path))
+            self.refused(bench("--scenario", str(path) + ".missing.json"), "missing.json")
+
+    def test_unknown_architecture_is_refused_by_name(self):
+        with tempfile.TemporaryDirectory() as folder:
+            pathlib.Path(folder, "config.json").write_text('{"architectures": ["ZebraForCausalLM"]}')
+            self.refused(bench("--model", folder), "ZebraForCausalLM")
+
+
+class DryRun(unittest.TestCase):
+    def check_qwen(self, report):
+        self.assertEqual(report["model"]["tensors"], 18867)
+        self.assertEqual(report["model"]["parameters"], 30532122624)
+        self.assertEqual(report["model"]["bytes"], 61064245248)
+        self.assertEqual(report["model"]["expert_bytes"], 57982058496)
+        wire = {arm: report["arms"][arm]["wire_bytes"] for arm in ("control", "treatment")}
+        return wire
+
+    def test_qwen3_30b_has_its_published_sizes(self):
+        done, report = report_of("--scenario", "qwen3-30b", "--dry-run")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.check_qwen(report)
+        self.assertEqual(report["status"], "dry-run")
+
+    def test_the_model_itself_has_the_same(self):
+        done, report = report_of("--model", str(QWEN), "--dry-run")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.check_qwen(report)
+
+    def test_every_scenario_plans_and_validates(self):
+        for name in bench("--list").stdout.split("\n"):
+            if not name.strip():
+                continue
+            name = name.split()[0]
+            with self.subTest(scenario=name), tempfile.TemporaryDirectory() as folder:
+                path = pathlib.Path(folder, "report.json")
+                done = bench("--scenario", name, "--dry-run", "--json", str(path))
+                self.assertEqual(done.returncode, 0, done.stderr)
+                validate(self, path)
+
+    def test_a_refused_plan_still_prints_the_model(self):
+        done, report = report_of("--scenario", "nemotron-nano3", "--moe-layout", "flashinfer-trtllm", "--dry-run")
+        self.assertEqual(done.returncode, 2)
+        self.assertEqual(report["model"]["tensors"], 6243)
+        self.assertIn("1856", report["refused"])
+        self.assertIn("1856", done.stderr)
+
+
+def validate(test, path):
+    script = TESTS.parent / "scripts/validate-json"
+    done = subprocess.run([sys.executable, script, SCHEMA, path], capture_output=True, text=True)
+    if done.returncode == 77:
+        test.skipTest(done.stderr.strip() or "jsonschema is not installed")
+    test.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+
+class Runs(unittest.TestCase):
+    def test_a_run_verifies_and_its_report_validates(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "report.json")
+            done = bench("--scenario", "tiny-moe", "--steps", "7", "--verify", "every", "--json", str(path))
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn("tiny-moe", done.stdout)
+            validate(self, path)
+            report = json.loads(path.read_text())
+        self.assertEqual(report["schema"], "refit-bench/1")
+        self.assertEqual(report["status"], "ok")
+        for arm in report["arms"].values():
+            phase = arm["phases"]["prepare_for_generation/transfer_and_update_weights"]
+            self.assertEqual(len(phase["samples_s"]), 5)
+            for check in ("wire", "quantizer", "layout", "coverage"):
+                self.assertGreater(arm["verify"][check]["bytes"], 0)
+                self.assertEqual(arm["verify"][check]["mismatches"], 0)
+
+    def test_quiet_json_has_nothing_else_on_either_stream(self):
+        done = bench("--scenario", "tiny-moe", "--steps", "3", "--quiet", "--json", "-")
+        self.assertEqual(done.returncode, 0)
+        json.loads(done.stdout)
+        self.assertEqual(done.stderr, "")
+
+    def test_no_progress_bar_in_a_pipe(self):
+        done = bench("--scenario", "tiny-moe", "--steps", "3")
+        self.assertNotIn("\r", done.stdout + done.stderr)
+
+    def test_a_mismatch_exits_1_and_names_the_tensors(self):
+        done, report = report_of("--scenario", "moonlight-16b", "--layers", "2", "--experts", "2", "--steps", "1",
+                                 "--memory-budget", "6GiB", "--control", "router_bias=bf16")
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertEqual(report["status"], "mismatch")
+        self.assertIn("e_score_correction_bias", done.stdout)
+
+    def test_nothing_is_left_behind(self):
+        before = set(os.listdir("/dev/shm")) if os.path.isdir("/dev/shm") else set()
+        self.assertEqual(bench("--scenario", "tiny-moe", "--steps", "3").returncode, 0)
+        self.assertEqual(generators(), [])
+        after = set(os.listdir("/dev/shm")) if os.path.isdir("/dev/shm") else set()
+        self.assertLessEqual(after, before)
+
+    def test_too_small_a_budget_is_refused_with_numbers(self):
+        done = bench("--scenario", "qwen3-30b", "--memory-budget", "64MiB")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("MB", done.stderr.replace("MiB", "MB"))
+
+
+class Outputs(unittest.TestCase):
+    def test_a_full_disk_exits_3_and_says_so(self):
+        done = bench("--scenario", "tiny-moe", "--steps", "3", "--json", "/dev/full")
+        self.assertEqual(done.returncode, 3, done.stderr)
+        self.assertIn("/dev/full", done.stderr)
+
+    def test_a_full_standard_output_exits_3(self):
+        with open("/dev/full", "w") as full:
+            done = subprocess.run([BIN / "refit-bench", "--scenario", "tiny-moe", "--steps", "3", "--json", "-"],
+                                  stdout=full, stderr=subprocess.PIPE, text=True, timeout=PATIENCE)
+        self.assertEqual(done.returncode, 3, done.stderr)
+
+    def test_a_file_size_limit_leaves_no_half_written_report(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "report.json")
+            path.write_text("old")
+            command = f'ulimit -f 1; exec "{BIN}/refit-bench" --scenario tiny-moe --steps 3 --json "{path}"'
+            done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=PATIENCE)
+            self.assertEqual(done.returncode, 3, done.stderr)
+            self.assertEqual(path.read_text(), "old")
+            self.assertEqual(os.listdir(folder), ["report.json"])
+
+    def test_an_unwritable_path_is_refused_before_anything_runs(self):
+        done = bench("--scenario", "tiny-moe", "--json", "/nonexistent/folder/report.json")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("/nonexistent/folder", done.stderr)
+
+
+class Deaths(unittest.TestCase):
+    def start(self, *arguments):
+        process = subprocess.Popen(
+            [BIN / "refit-bench", "--scenario", "tiny-moe", "--steps", "100000", "--time-budget", "1000", *arguments],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(process.stdout.close)
+        self.addCleanup(process.stderr.close)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        generator = wait_until(generators, 60, "a generator")[0]
+        time.sleep(0.3)
+        return process, generator
+
+    def test_a_killed_generator_ends_the_trainer_with_its_signal(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "report.json")
+            process, generator = self.start("--json", str(path))
+            os.kill(generator, signal.SIGKILL)
+            out, err = process.communicate(timeout=60)
+            self.assertEqual(process.returncode, 3, err)
+            self.assertIn("generator", err)
+            self.assertIn("9", err)
+            self.assertEqual(json.loads(path.read_text())["status"], "failed")
+            validate(self, path)
+        self.assertEqual(generators(), [])
+
+    def test_a_killed_trainer_ends_the_generator(self):
+        process, generator = self.start()
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        wait_until(lambda: not generators(), 60, "the end of the generator")
+        self.assertIn("trainer", process.stderr.read())
+
+    def test_a_stopped_generator_is_given_up_after_the_timeout(self):
+        process, generator = self.start("--timeout", "2")
+        os.kill(generator, signal.SIGSTOP)
+        out, err = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 3)
+        self.assertIn("within", err)
+        self.assertEqual(generators(), [])
+
+    def test_an_interrupted_run_leaves_no_processes(self):
+        process, generator = self.start()
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+        self.assertNotEqual(process.returncode, 0)
+        wait_until(lambda: not generators(), 60, "the end of the generator")
+
+
+class Verify(unittest.TestCase):
+    def test_self_passes_on_a_clean_refit_of_every_pipeline(self):
+        done = run("refit-verify", "self", "--scenario", "tiny-moe")
+        self.assertEqual(done.returncode, 0, done.stderr + done.stdout)
+        self.assertEqual(done.stdout.count("passed"), 12)
+
+    def test_self_finds_a_rounded_router_bias_on_exactly_the_bias_tensors(self):
+        done = run("refit-verify", "self", "--scenario", "tiny-moe", "--control", "router_bias=bf16",
+                   "--treatment", "router_bias=bf16", "--max-report", "100")
+        self.assertEqual(done.returncode, 1, done.stderr)
+        named = [line for line in done.stdout.splitlines() if "] is " in line]
+        self.assertGreater(len(named), 0)
+        for line in named:
+            self.assertIn("e_score_correction_bias", line)
+
+    def test_mutants_are_all_killed(self):
+        done = run("refit-verify", "mutants")
+        self.assertEqual(done.returncode, 0, done.stdout)
+        last = done.stdout.strip().splitlines()[-1]
+        killed, total = last.removeprefix("killed ").split("/")
+        self.assertEqual(killed, total)
+        self.assertGreaterEqual(int(total), 15)
+
+    def test_without_a_check_some_mutant_survives(self):
+        for check in ("wire", "quantizer", "layout", "coverage"):
+            with self.subTest(check=check):
+                done = run("refit-verify", "mutants", "--without", check)
+                self.assertEqual(done.returncode, 1, done.stdout)
+                self.assertIn("SURVIVED", done.stdout)
+
+    def test_unknown_check_is_refused(self):
+        done = run("refit-verify", "mutants", "--without", "luck")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("luck", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/json.hpp"
-#include "layout/streamed_rows.hpp"
+#include "base/streamed_copy.hpp"
 #include "refit/base/digest.hpp"
 #include "refit/base/error.hpp"
 #include "refit/checkpoint/safetensors.hpp"

@@ -530,7 +530,8 @@ TEST_CASE("Default switches are the control arm of the published scenarios") {
                                                                      {"router_bias", "fp32"},
                                                                      {"commit", "in-place"},
                                                                      {"rounding", "flashinfer"},
-                                                                     {"zero_scale", "one"}};
+                                                                     {"zero_scale", "one"},
+                                                                     {"non_finite", "refuse"}};
   CHECK(to_pairs(Switches{}) == expected);
 }
 
@@ -566,7 +567,8 @@ TEST_CASE("Every value of every switch is set by name and read back") {
       {"rounding",
        {"flashinfer", "flashinfer-cuda", "torchao-rceil", "torchao-floor", "torchao-even", "torchao-ceil",
         "vllm-floor"}},
-      {"zero_scale", {"keep", "one"}}};
+      {"zero_scale", {"keep", "one"}},
+      {"non_finite", {"refuse", "as-producer"}}};
   CHECK(values.size() == to_pairs(Switches{}).size());
   for (const auto& [name, legal] : values) {
     for (const std::string& value : legal) {

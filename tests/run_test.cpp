@@ -19,8 +19,8 @@ using namespace refit;
 
 namespace {
 
-/// GLM-4.5-MoE in small: a dense layer, a shared expert, FP32 router bias, fused qkv with biases, scale columns that do
-/// not divide by 4 (192 / 32 = 6).
+/// GLM-4.5-MoE in small: a dense layer, a shared expert, FP32 router bias, fused qkv with biases, scale
+/// columns that do not divide by 4 (192 / 32 = 6).
 constexpr const char* kConfig = R"({
   "architectures": ["Glm4MoeForCausalLM"], "model_type": "glm4_moe", "hidden_size": 256, "num_hidden_layers": 3,
   "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 64, "intermediate_size": 512,
@@ -51,8 +51,8 @@ std::string findings(const verify::Verdict& verdict) {
   std::string text;
   for (const verify::Check check : verify::kChecks) {
     for (const verify::Finding& f : verdict[check].findings) {
-      text += fmt::format("{}: {}[{}] {} != {}: {}\n", verify::name_of(check), f.tensor, f.index, f.got, f.expected,
-                          f.what);
+      text += fmt::format("{}: {}[{}] {} != {}: {}\n", verify::name_of(check), f.tensor, f.index, f.got,
+                          f.expected, f.what);
     }
   }
   return text;
@@ -65,9 +65,10 @@ TEST_CASE("every setting of every switch gives a refit that verifies") {
       as<std::string>{}, "", "pipeline=direct", "prequantize=off", "prequantize=off,quantize=batched",
       "quantize=batched", "metadata=offset-map", "handle_encoding=with-function", "handles=per-tensor",
       "handles=per-tensor,handle_encoding=with-function", "ipc_buffers=per-refit", "double_buffer=off",
-      "loader=lookup", "shuffle=per-expert", "commit=shadow", "pipeline=direct,commit=shadow", "zero_scale=keep",
-      "rounding=torchao-floor", "rounding=flashinfer-cuda,pipeline=direct", "buffer_size=512KiB",
-      "buffer_size=64MiB", "prequantize=off,ipc_buffers=per-refit,loader=lookup,shuffle=per-expert");
+      "loader=lookup", "shuffle=per-expert", "commit=shadow", "pipeline=direct,commit=shadow",
+      "zero_scale=keep", "rounding=torchao-floor", "rounding=flashinfer-cuda,pipeline=direct",
+      "buffer_size=512KiB", "buffer_size=64MiB",
+      "prequantize=off,ipc_buffers=per-refit,loader=lookup,shuffle=per-expert");
   CAPTURE(switches);
   const run::BenchResult result = run::run_bench(spec_with(switches));
   INFO(findings(result.control.verdict));
@@ -137,12 +138,12 @@ TEST_CASE("every planted fault is found by the check that is meant to find it") 
 }
 
 TEST_CASE("each check alone finds some fault: without it the fault survives") {
-  const auto [fault, check] = GENERATE(table<std::string, verify::Check>(
-      {{"flip-bit-in-transit", verify::Check::wire},
-       {"flip-bit-before-sending", verify::Check::quantizer},
-       {"unshuffled", verify::Check::layout},
-       {"tensor-loaded-twice", verify::Check::coverage},
-       {"stale-version", verify::Check::coverage}}));
+  const auto [fault, check] =
+      GENERATE(table<std::string, verify::Check>({{"flip-bit-in-transit", verify::Check::wire},
+                                                  {"flip-bit-before-sending", verify::Check::quantizer},
+                                                  {"unshuffled", verify::Check::layout},
+                                                  {"tensor-loaded-twice", verify::Check::coverage},
+                                                  {"stale-version", verify::Check::coverage}}));
   CAPTURE(fault);
   run::BenchSpec spec = spec_with("");
   spec.fault = fault;
@@ -163,7 +164,8 @@ TEST_CASE("a generator that cannot be started is an error and not a hang") {
 }
 
 TEST_CASE("ten refits of unchanged weights give the same bytes") {
-  // Shuffling what is already shuffled would show from the second refit on; verify=every compares each of them.
+  // Shuffling what is already shuffled would show from the second refit on; verify=every compares each of
+  // them.
   run::BenchSpec spec = spec_with("");
   spec.steps = 10;
   const run::BenchResult result = run::run_bench(spec);
@@ -172,7 +174,8 @@ TEST_CASE("ten refits of unchanged weights give the same bytes") {
   CHECK(result.control.verified_refits == 10);
 }
 
-// --- parts ----------------------------------------------------------------------------------------------------------
+// --- parts
+// ----------------------------------------------------------------------------------------------------------
 
 TEST_CASE("weights are the same for any number of threads, change every step, and stay finite") {
   const plan::Plan plan = run::make_plan(spec_with(""), plan::published_treatment());
@@ -216,7 +219,8 @@ TEST_CASE("an FP32 router bias does not survive a cast to BF16") {
   CHECK(biases == 2);
 }
 
-TEST_CASE("an infinite or NaN weight is refused by tensor and index, unless the producer's bytes are asked for") {
+TEST_CASE(
+    "an infinite or NaN weight is refused by tensor and index, unless the producer's bytes are asked for") {
   plan::Switches switches = plan::published_treatment();
   const plan::Plan plan = run::make_plan(spec_with(""), switches);
   std::vector<std::byte> weights(plan.source_arena_bytes), parameters(plan.destination_arena_bytes);
@@ -276,15 +280,15 @@ TEST_CASE("handles that point outside their buffer are refused") {
   message.buffer_bytes = 4096;
   message.used_bytes = 4096;
   message.handles = {{4000, 97}};
-  CHECK_THROWS_AS(run::decode_bucket_message(
-                      run::encode_bucket_message(message, plan::HandleEncoding::arguments_only),
-                      plan::HandleEncoding::arguments_only),
-                  Error);
+  CHECK_THROWS_AS(
+      run::decode_bucket_message(run::encode_bucket_message(message, plan::HandleEncoding::arguments_only),
+                                 plan::HandleEncoding::arguments_only),
+      Error);
   message.handles = {{~std::uint64_t{0}, 2}};
-  CHECK_THROWS_AS(run::decode_bucket_message(
-                      run::encode_bucket_message(message, plan::HandleEncoding::arguments_only),
-                      plan::HandleEncoding::arguments_only),
-                  Error);
+  CHECK_THROWS_AS(
+      run::decode_bucket_message(run::encode_bucket_message(message, plan::HandleEncoding::arguments_only),
+                                 plan::HandleEncoding::arguments_only),
+      Error);
 }
 
 TEST_CASE("lookup and cached loaders lead every key to the plan's own place") {

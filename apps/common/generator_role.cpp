@@ -16,7 +16,7 @@ constexpr int kGeneratorSocket = 3;
 }  // namespace
 
 void add_generator_role(CLI::App& app, bool& wanted) {
-  app.add_flag(kOption, wanted)->group("");   // an empty group hides it from --help
+  app.add_flag(kOption, wanted)->group("");  // an empty group hides it from --help
 }
 
 int run_generator_role() {

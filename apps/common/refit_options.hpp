@@ -1,4 +1,5 @@
-// The options that say which refit: scenario or model, switches, slice, threads. Shared by the apps that run refits.
+// The options that say which refit: scenario or model, switches, slice, threads. Shared by the apps that run
+// refits.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -25,7 +26,8 @@ struct RefitOptions {
 
 void add_refit_options(CLI::App& app, RefitOptions& options);
 
-/// The scenario that was asked for, with the command line's changes. Error(input) unless exactly one of --scenario and
+/// The scenario that was asked for, with the command line's changes. Error(input) unless exactly one of
+/// --scenario and
 /// --model is given.
 [[nodiscard]] scenario::Scenario chosen_scenario(const RefitOptions& options);
 

@@ -26,6 +26,7 @@ struct MutantsOptions {
 [[nodiscard]] int run_mutants(const MutantsOptions& options);
 
 /// A spec that carries out and verifies one step of its control arm alone.
-[[nodiscard]] run::BenchSpec one_verified_step(const scenario::Scenario& scenario, const RefitOptions& options);
+[[nodiscard]] run::BenchSpec one_verified_step(const scenario::Scenario& scenario,
+                                               const RefitOptions& options);
 
 }  // namespace refit::apps

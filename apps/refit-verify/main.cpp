@@ -3,14 +3,15 @@
 
 #include <CLI/CLI.hpp>
 
+#include "commands.hpp"
 #include "common/cli.hpp"
 #include "common/generator_role.hpp"
-#include "commands.hpp"
 
 int main(int argc, char** argv) {
   using namespace refit::apps;
-  CLI::App app("Proves that a refit moves every byte right: four separate equalities, and faults that must be found.",
-               "refit-verify");
+  CLI::App app(
+      "Proves that a refit moves every byte right: four separate equalities, and faults that must be found.",
+      "refit-verify");
   app.set_version_flag("--version", version_line("refit-verify"));
   bool generator = false;
   add_generator_role(app, generator);
@@ -25,7 +26,8 @@ int main(int argc, char** argv) {
       "  refit-verify self --scenario moonlight-16b --control router_bias=bf16\n"
       "  refit-verify mutants\n"
       "  refit-verify mutants --without layout\n\n"
-      "Exit codes: 0 all equal (mutants: all killed), 1 a difference (a mutant survived), 2 bad usage or input,\n"
+      "Exit codes: 0 all equal (mutants: all killed), 1 a difference (a mutant survived), 2 bad usage or "
+      "input,\n"
       "3 failed while running.");
   return run_app(app, argc, argv, [&] {
     if (generator) return run_generator_role();

@@ -17,7 +17,8 @@ std::vector<verify::Check> parse_without(const std::vector<std::string>& names) 
   std::vector<verify::Check> checks;
   for (const std::string& name : names) {
     const auto check = verify::parse_check(name);
-    if (!check) fail_input(fmt::format("--without: {} is not one of wire, quantizer, layout, coverage", name));
+    if (!check)
+      fail_input(fmt::format("--without: {} is not one of wire, quantizer, layout, coverage", name));
     checks.push_back(*check);
   }
   return checks;
@@ -66,10 +67,11 @@ int list_faults() {
 }  // namespace
 
 CLI::App* add_mutants(CLI::App& app, MutantsOptions& options) {
-  CLI::App* const command =
-      app.add_subcommand("mutants", "Plant faults one by one; every one has to be found (default scenario: tiny-moe)");
+  CLI::App* const command = app.add_subcommand(
+      "mutants", "Plant faults one by one; every one has to be found (default scenario: tiny-moe)");
   add_refit_options(*command, options.refit);
-  command->add_option("--without", options.without, "Switch a check off; faults that only it finds then survive")
+  command
+      ->add_option("--without", options.without, "Switch a check off; faults that only it finds then survive")
       ->type_name("wire|quantizer|layout|coverage");
   command->add_flag("--list", options.list, "List the faults, and the check that has to find each");
   return command;
@@ -78,7 +80,8 @@ CLI::App* add_mutants(CLI::App& app, MutantsOptions& options) {
 int run_mutants(const MutantsOptions& asked) {
   if (asked.list) return list_faults();
   MutantsOptions options = asked;
-  if (options.refit.scenario.empty() && options.refit.model.empty()) options.refit.scenario = kDefaultScenario;
+  if (options.refit.scenario.empty() && options.refit.model.empty())
+    options.refit.scenario = kDefaultScenario;
   const MutantRun mutants(options, chosen_scenario(options.refit));
 
   const std::string clean = mutants.run("", "");

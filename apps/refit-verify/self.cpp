@@ -1,4 +1,5 @@
-// refit-verify self: one verified refit of each arm, and of the direct pipeline where no arm is direct already.
+// refit-verify self: one verified refit of each arm, and of the direct pipeline where no arm is direct
+// already.
 #include <fmt/format.h>
 
 #include "commands.hpp"

@@ -10,8 +10,9 @@
 namespace refit::apps {
 
 std::string describe(verify::Check check, const verify::Finding& finding) {
-  return fmt::format("{}: {}[{}] is {}, expected {} ({} differing): {}", verify::name_of(check), finding.tensor,
-                     finding.index, finding.got, finding.expected, finding.count, finding.what);
+  return fmt::format("{}: {}[{}] is {}, expected {} ({} differing): {}", verify::name_of(check),
+                     finding.tensor, finding.index, finding.got, finding.expected, finding.count,
+                     finding.what);
 }
 
 std::string describe(const verify::Verdict& verdict, std::size_t most) {

@@ -62,12 +62,13 @@ inline void finish_streaming() noexcept {}
 
 #endif
 
-/// memcpy of a piece of something large. Four places are read in turn, because one stream does not keep enough
-/// lines under way.
+/// memcpy of a piece of something large. Four places are read in turn, because one stream does not keep
+/// enough lines under way.
 inline void streamed_copy(std::byte* to, const std::byte* from, std::uint64_t bytes) noexcept {
 #if defined(__SSE2__)
   constexpr std::uint64_t line = 64, stream_bytes = 4096, group = 4 * stream_bytes;
-  const std::uint64_t head = std::min<std::uint64_t>(bytes, (line - reinterpret_cast<std::uintptr_t>(to) % line) % line);
+  const std::uint64_t head =
+      std::min<std::uint64_t>(bytes, (line - reinterpret_cast<std::uintptr_t>(to) % line) % line);
   std::memcpy(to, from, head);
   std::uint64_t at = head;
   for (; at + group <= bytes; at += group) {

@@ -6,8 +6,8 @@
 #include <functional>
 #include <limits>
 
-#include "layout/sizes.hpp"
 #include "base/streamed_copy.hpp"
+#include "layout/sizes.hpp"
 
 namespace refit::layout {
 namespace {

@@ -102,32 +102,33 @@ bool quantize(const Row* rows, std::size_t count, std::size_t blocks, const Opti
 
 template <bool stream>
 HWY_INLINE bool quantize_group(Row at, const Words& words, const Options& options) {
-  Pair v[kPairs], m[kPairs];
-  V larger[kPairs];
+  V va[kPairs], vb[kPairs], ma[kPairs], mb[kPairs], larger[kPairs];
   for (std::size_t p = 0; p < kPairs; ++p) {
-    v[p] = load_pair(at.in + p * 2 * kLanes);
-    m[p] = {hn::And(v[p].a, words.magnitude), hn::And(v[p].b, words.magnitude)};
-    larger[p] = hn::Max(m[p].a, m[p].b);
+    const Pair pair = load_pair(at.in + p * 2 * kLanes);
+    va[p] = pair.a;
+    vb[p] = pair.b;
+    ma[p] = hn::And(va[p], words.magnitude);
+    mb[p] = hn::And(vb[p], words.magnitude);
+    larger[p] = hn::Max(ma[p], mb[p]);
   }
   const PerBlock largest = block_maxima(larger);
-  PerBlock low;
-  alignas(64) std::uint16_t scales[PerBlock::kCount * kLanes];
+  V low[kPerBlock];
+  alignas(64) std::uint16_t scales[kPerBlock * kLanes];
   bool usual = true;
-  for (std::size_t i = 0; i < PerBlock::kCount; ++i) {
+  for (std::size_t i = 0; i < kPerBlock; ++i) {
     const V b = largest.vectors[i];
     const V rounded = hn::ShiftRight<7>(hn::Add(b, words.add));
     const V scale = hn::Max(hn::SaturatedSub(rounded, words.subtract), words.at_least);
     hn::Store(scale, d, scales + i * kLanes);
-    low.vectors[i] = hn::Sub(hn::Max(scale, words.smallest_scale), words.six);
+    low[i] = hn::Sub(hn::Max(scale, words.smallest_scale), words.six);
     const V outside = hn::SaturatedSub(hn::Sub(b, words.first), words.last_after_first);
     usual &= hn::AllTrue(d, hn::Eq(hn::Min(b, outside), hn::Zero(d)));
   }
   if (HWY_UNLIKELY(!usual)) return quantize_by_reference(at, kGroupBlocks, options);
   for (std::size_t p = 0; p < kPairs; ++p) {
     const V pair_low = for_pair(low, p);
-    const Pair codes = {magnitudes(v[p].a, m[p].a, pair_low, words),
-                        magnitudes(v[p].b, m[p].b, pair_low, words)};
-    const V8 q = packed(codes, v[p], words);
+    const Pair codes = {magnitudes(va[p], ma[p], pair_low, words), magnitudes(vb[p], mb[p], pair_low, words)};
+    const V8 q = packed(codes, {va[p], vb[p]}, words);
     if constexpr (stream) {
       hn::Stream(q, d8, at.q + p * 2 * kLanes);
     } else {

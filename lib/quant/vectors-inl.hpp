@@ -121,6 +121,9 @@ HWY_INLINE V8 packed(Pair codes, Pair v, const Words& words) {
 #elif HWY_ARCH_X86 && HWY_TARGET <= HWY_SSSE3
   const V8 low{_mm_packus_epi16(codes.a.raw, codes.b.raw)};
   const V8 signs{_mm_packs_epi16(v.a.raw, v.b.raw)};
+#elif HWY_ARCH_ARM_A64
+  const V8 low{vuzp1q_u8(hn::BitCast(d8, codes.a).raw, hn::BitCast(d8, codes.b).raw)};
+  const V8 signs{vuzp2q_u8(hn::BitCast(d8, v.a).raw, hn::BitCast(d8, v.b).raw)};
 #else
   const V8 low = hn::ConcatEven(d8, hn::BitCast(d8, codes.b), hn::BitCast(d8, codes.a));
   const V8 signs = hn::ConcatOdd(d8, hn::BitCast(d8, v.b), hn::BitCast(d8, v.a));
@@ -154,9 +157,9 @@ HWY_INLINE V max_of_lanes(V v) {
 
 /// A value for each block of a group, in all words of 64-bit lanes: blocks 0 and 2 alternate in 128 bits,
 /// blocks 1 and 3 in the next (with 8 words: in the second vector), and so on.
+constexpr std::size_t kPerBlock = kLanes == 8 ? 2 : 1;
 struct PerBlock {
-  static constexpr std::size_t kCount = kLanes == 8 ? 2 : 1;
-  V vectors[kCount];
+  V vectors[kPerBlock];
 };
 
 /// Its 64-bit lane, counted over the vectors.
@@ -184,17 +187,16 @@ HWY_INLINE PerBlock block_maxima(const V* larger) {
 }
 
 /// The value of its block for every word of a pair's vectors.
-HWY_INLINE V for_pair(const PerBlock& values, std::size_t pair) {
+HWY_INLINE V for_pair(const V* values, std::size_t pair) {
 #if HWY_MAX_BYTES == 64
   alignas(64) static constexpr std::uint64_t kLaneOf[kPairs][8] = {
       {0, 0, 0, 0, 2, 2, 2, 2}, {1, 1, 1, 1, 3, 3, 3, 3}, {4, 4, 4, 4, 6, 6, 6, 6}, {5, 5, 5, 5, 7, 7, 7, 7}};
-  return V{_mm512_permutexvar_epi64(_mm512_load_si512(kLaneOf[pair]), values.vectors[0].raw)};
+  return V{_mm512_permutexvar_epi64(_mm512_load_si512(kLaneOf[pair]), values[0].raw)};
 #elif HWY_MAX_BYTES == 32
-  const V v = pair / 2 == 0 ? lower_halves(values.vectors[0], values.vectors[0])
-                            : upper_halves(values.vectors[0], values.vectors[0]);
+  const V v = pair / 2 == 0 ? lower_halves(values[0], values[0]) : upper_halves(values[0], values[0]);
   return pair % 2 == 0 ? hn::ConcatLowerLower(d, v, v) : hn::ConcatUpperUpper(d, v, v);
 #else
-  const V v = values.vectors[pair / 2 % 2];
+  const V v = values[pair / 2 % 2];
   return pair / 4 == 0 ? lower_halves(v, v) : upper_halves(v, v);
 #endif
 }

@@ -15,7 +15,8 @@ plan::Plan make_plan(const BenchSpec& spec, const plan::Switches& switches) {
 }
 
 Arm::Arm(const BenchSpec& spec, const plan::Switches& how) : switches(how), plan(make_plan(spec, how)) {
-  if (how.pipeline == plan::Pipeline::staged) wire = plan::make_wire(plan, how.prequantize, how.bucket_bytes());
+  if (how.pipeline == plan::Pipeline::staged)
+    wire = plan::make_wire(plan, how.prequantize, how.bucket_bytes());
 }
 
 }  // namespace refit::run

@@ -39,7 +39,8 @@ class Bench {
       if (progress_) progress_(step - 1, spec_.steps, "refit");
       trainer_.update_weights();
       // ABBA: odd steps begin with the control, even ones with the treatment.
-      for (const std::size_t arm : {step % 2 == 1 ? kControl : kTreatment, step % 2 == 1 ? kTreatment : kControl}) {
+      for (const std::size_t arm :
+           {step % 2 == 1 ? kControl : kTreatment, step % 2 == 1 ? kTreatment : kControl}) {
         if (arm == kControl || !spec_.control_alone) run_step(arm, step, result);
       }
       if (step > result.warmup) ++result.steps;
@@ -60,7 +61,9 @@ class Bench {
   }
 
  private:
-  [[nodiscard]] double elapsed() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
+  [[nodiscard]] double elapsed() const {
+    return std::chrono::duration<double>(Clock::now() - start_).count();
+  }
 
   [[nodiscard]] bool out_of_time(unsigned step, const BenchResult& result) const {
     return step < spec_.steps && result.steps >= kLeastMeasuredSteps &&
@@ -95,21 +98,17 @@ class Bench {
     if (verify) verify_arm(arm, record.set, out);
   }
 
-  /// The timed refit wrote over one poison; the same weights once more, over another and with evidence recorded.
+  /// The timed refit wrote over one poison; the same weights once more, over another and with evidence
+  /// recorded.
   void verify_arm(std::size_t arm, std::uint32_t set, ArmResult& out) {
     const plan::Plan& plan = trainer_.arm(arm).plan;
     const std::vector<std::uint64_t> first =
         verify::destination_digests(plan, trainer_.destinations(set), trainer_.pool());
     trainer_.poison(arm, kSecondPoison);
     const RefitRecord record = trainer_.refit(arm, true, kSecondPoison);
-    Judgement judgement{trainer_.arm(arm),
-                        trainer_.sources(),
-                        trainer_.destinations(record.set),
-                        first,
-                        kSecondPoison,
-                        trainer_.version(),
-                        trainer_.committed_version(),
-                        spec_.without};
+    Judgement judgement{
+        trainer_.arm(arm), trainer_.sources(), trainer_.destinations(record.set), first,
+        kSecondPoison,     trainer_.version(), trainer_.committed_version(),      spec_.without};
     out.verdict.merge(judge(judgement, record, trainer_.pool()));
     ++out.verified_refits;
   }

@@ -14,11 +14,14 @@ constexpr std::byte kGuard{0xC3};
 }  // namespace
 
 BucketBuffers::BucketBuffers(const plan::Switches& switches, const plan::Wire& wire, MemoryLedger& ledger)
-    : slot_bytes_(std::min(switches.bucket_bytes(), align_up(std::max<std::uint64_t>(1, wire.largest_bucket), 4096))),
+    : slot_bytes_(
+          std::min(switches.bucket_bytes(), align_up(std::max<std::uint64_t>(1, wire.largest_bucket), 4096))),
       slots_(switches.double_buffer ? 2 : 1),
       ledger_(&ledger) {}
 
-BucketBuffers::~BucketBuffers() { release(); }
+BucketBuffers::~BucketBuffers() {
+  release();
+}
 
 BucketBuffers::Slot& BucketBuffers::slot_for(std::size_t bucket) {
   Slot& slot = slot_[index_for(bucket)];

@@ -16,8 +16,8 @@ class BucketBuffers {
  public:
   struct Slot {
     transport::SharedMemory memory;
-    bool announced = false;   ///< the generator has its descriptor
-    bool in_flight = false;   ///< published and not yet acknowledged
+    bool announced = false;  ///< the generator has its descriptor
+    bool in_flight = false;  ///< published and not yet acknowledged
   };
 
   BucketBuffers(const plan::Switches& switches, const plan::Wire& wire, MemoryLedger& ledger);

@@ -1,4 +1,5 @@
-// memcpy with one large piece a thread: the C library then picks its fastest way for arrays far above the cache.
+// memcpy with one large piece a thread: the C library then picks its fastest way for arrays far above the
+// cache.
 #include "run/copy_bandwidth.hpp"
 
 #include <algorithm>
@@ -25,7 +26,8 @@ double copy_once(std::span<const std::byte> from, std::span<std::byte> to, Threa
 
 }  // namespace
 
-void measure_copy(std::span<const std::byte> from, std::span<std::byte> to, ThreadPool& pool, CopyBandwidth& copy) {
+void measure_copy(std::span<const std::byte> from, std::span<std::byte> to, ThreadPool& pool,
+                  CopyBandwidth& copy) {
   std::vector<std::byte> own_from, own_to;
   if (std::min(from.size(), to.size()) < kLeastBytes) {
     own_from.assign(kLeastBytes, std::byte{1});
@@ -37,7 +39,8 @@ void measure_copy(std::span<const std::byte> from, std::span<std::byte> to, Thre
   // The first pass maps the pages of both arrays into this process and is not counted.
   (void)copy_once(from.first(bytes), to.first(bytes), pool);
   for (int i = 0; i < kRepetitions; ++i) {
-    copy.samples.push_back(2.0 * static_cast<double>(bytes) / copy_once(from.first(bytes), to.first(bytes), pool));
+    copy.samples.push_back(2.0 * static_cast<double>(bytes) /
+                           copy_once(from.first(bytes), to.first(bytes), pool));
   }
   copy.array_bytes = bytes;
   copy.threads = pool.threads();

@@ -8,8 +8,9 @@
 
 namespace refit::run {
 
-/// Copies `from` to `to` several times (the smaller length; when that is under 512 MiB, arrays of 512 MiB of its own)
-/// and adds the repetitions to `copy`. `to` loses its contents.
-void measure_copy(std::span<const std::byte> from, std::span<std::byte> to, ThreadPool& pool, CopyBandwidth& copy);
+/// Copies `from` to `to` several times (the smaller length; when that is under 512 MiB, arrays of 512 MiB of
+/// its own) and adds the repetitions to `copy`. `to` loses its contents.
+void measure_copy(std::span<const std::byte> from, std::span<std::byte> to, ThreadPool& pool,
+                  CopyBandwidth& copy);
 
 }  // namespace refit::run

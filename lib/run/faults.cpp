@@ -25,7 +25,8 @@ using plan::Wire;
 using plan::WireEntry;
 using verify::Check;
 
-// --- choosing a victim ----------------------------------------------------------------------------------------------
+// --- choosing a victim
+// ----------------------------------------------------------------------------------------------
 
 bool is_quantized(const Plan& plan, const Wire& wire, std::size_t entry, bool scale) {
   const WireEntry& e = wire.entries[entry];
@@ -71,10 +72,12 @@ const Destination* first_tiled(const Plan& plan, bool padded) {
   return nullptr;
 }
 
-// --- on the trainer -------------------------------------------------------------------------------------------------
+// --- on the trainer
+// -------------------------------------------------------------------------------------------------
 
 struct FlipBitInTransit : Hooks {
-  void in_transit(const Plan& plan, const Wire& wire, std::size_t bucket, std::span<std::byte> bytes) override {
+  void in_transit(const Plan& plan, const Wire& wire, std::size_t bucket,
+                  std::span<std::byte> bytes) override {
     const auto entry = quantized_in(plan, wire, bucket, false);
     if (entry) bytes_of(wire, *entry, bytes)[wire.entries[*entry].bytes / 2] ^= std::byte{0x10};
   }
@@ -161,8 +164,8 @@ class StaleTensor : public Hooks {
       const Segment& segment = plan.segments[entry.segment];
       if (segment.wire_name != name_) continue;
       const std::uint64_t row_bytes = entry.bytes / entry.rows;
-      std::memcpy(bytes_of(wire, e, bytes).data(), stale_.data() + (segment.source_row + entry.row_begin) * row_bytes,
-                  entry.bytes);
+      std::memcpy(bytes_of(wire, e, bytes).data(),
+                  stale_.data() + (segment.source_row + entry.row_begin) * row_bytes, entry.bytes);
     }
   }
 
@@ -183,7 +186,8 @@ struct SegmentNotExecuted : Hooks {
   }
 };
 
-// --- on the generator -----------------------------------------------------------------------------------------------
+// --- on the generator
+// -----------------------------------------------------------------------------------------------
 
 /// Treats the first quantized entry (values or scales) in a way of its own.
 class FirstQuantizedInstalled : public Hooks {
@@ -201,7 +205,8 @@ class FirstQuantizedInstalled : public Hooks {
   std::string victim_;
 };
 
-/// Exchanges the places of the first quantized entry and of the next one that `partner` accepts, values and scales.
+/// Exchanges the places of the first quantized entry and of the next one that `partner` accepts, values and
+/// scales.
 class Exchanged : public Hooks {
  public:
   using Partner = std::function<bool(const Plan&, const Segment& victim, const Segment& other)>;
@@ -215,7 +220,7 @@ class Exchanged : public Hooks {
              partner_(plan, first, plan.segments[wire.entries[e].segment]);
     });
     if (!other) return entry;
-    for (const std::size_t scale : {std::size_t{0}, std::size_t{1}}) {   // an entry's scales follow it
+    for (const std::size_t scale : {std::size_t{0}, std::size_t{1}}) {  // an entry's scales follow it
       if (entry == *victim + scale) return *other + scale;
       if (entry == *other + scale) return *victim + scale;
     }
@@ -285,8 +290,8 @@ struct WritePastEnd : Hooks {
   void installed(const Plan& plan, std::span<std::byte> destinations) override {
     const Destination& first = plan.destinations.front();
     constexpr std::uint64_t kTooFar = 8;
-    std::fill_n(destinations.begin() + static_cast<std::ptrdiff_t>(first.offset + first.spec.bytes()), kTooFar,
-                std::byte{0xEE});
+    std::fill_n(destinations.begin() + static_cast<std::ptrdiff_t>(first.offset + first.spec.bytes()),
+                kTooFar, std::byte{0xEE});
   }
 };
 
@@ -294,7 +299,8 @@ struct StaleVersion : Hooks {
   std::uint64_t committed_version(std::uint64_t version) override { return version - 1; }
 };
 
-// --- the list -------------------------------------------------------------------------------------------------------
+// --- the list
+// -------------------------------------------------------------------------------------------------------
 
 bool next_expert(const Plan&, const Segment& victim, const Segment& other) {
   return other.destination == victim.destination && other.matrix == victim.matrix + 1 &&
@@ -324,19 +330,23 @@ struct Entry {
 using Install = Hooks::Install;
 
 constexpr std::array kFaults = {
-    Entry{{"flip-bit-in-transit", "one bit changes between the processes", "", Check::wire}, make<FlipBitInTransit>},
+    Entry{{"flip-bit-in-transit", "one bit changes between the processes", "", Check::wire},
+          make<FlipBitInTransit>},
     Entry{{"early-acknowledge", "a buffer is acknowledged before it is read, and overwritten",
            "double_buffer=off,buffer_size=256KiB", Check::wire},
           make<EarlyAcknowledge>},
     Entry{{"flip-bit-before-sending", "one bit of a quantized value is wrong", "", Check::quantizer},
           make<FlipBitBeforeSending>},
-    Entry{{"experts-swapped-in-bucket", "two experts' values travel under each other's key", "", Check::quantizer},
+    Entry{{"experts-swapped-in-bucket", "two experts' values travel under each other's key", "",
+           Check::quantizer},
           make<SwapExpertsInBucket>},
-    Entry{{"truncated-tensor", "the last quarter of a tensor is zero", "", Check::quantizer}, make<TruncatedTensor>},
+    Entry{{"truncated-tensor", "the last quarter of a tensor is zero", "", Check::quantizer},
+          make<TruncatedTensor>},
     Entry{{"scales-never-computed", "all scales of a tensor are zero", "", Check::quantizer},
           make<ScalesNeverComputed>},
     Entry{{"scale-off-by-one", "one scale byte is one too high", "", Check::quantizer}, make<ScaleOffByOne>},
-    Entry{{"other-rounding", "the sender rounds torchao-floor where flashinfer was agreed", "", Check::quantizer},
+    Entry{{"other-rounding", "the sender rounds torchao-floor where flashinfer was agreed", "",
+           Check::quantizer},
           make<OtherRounding>},
     Entry{{"scale-byte-zero-kept", "scale byte 0 is not replaced by 1", "", Check::quantizer},
           make<ScaleByteZeroKept>},
@@ -348,13 +358,15 @@ constexpr std::array kFaults = {
           make_exchanged<next_expert>},
     Entry{{"w1-w3-exchanged", "gate and up rows are loaded into each other's place", "", Check::layout},
           make_exchanged<other_half>},
-    Entry{{"unshuffled", "the rows of one layer's experts are not shuffled", "", Check::layout}, make<Shuffled, 0u>},
+    Entry{{"unshuffled", "the rows of one layer's experts are not shuffled", "", Check::layout},
+          make<Shuffled, 0u>},
     Entry{{"shuffled-twice", "the rows of one layer's experts are shuffled twice", "", Check::layout},
           make<Shuffled, 2u>},
     Entry{{"scale-rows-swapped", "two scale rows are exchanged", "", Check::layout}, make<ScaleRowsSwapped>},
     Entry{{"scales-row-major", "scales are left row-major where 128x4 tiles are due", "", Check::layout},
           make<ScalesRowMajor>},
-    Entry{{"padding-not-zero", "a padding byte of the scales holds garbage", "", Check::layout}, make<PaddingNotZero>},
+    Entry{{"padding-not-zero", "a padding byte of the scales holds garbage", "", Check::layout},
+          make<PaddingNotZero>},
     Entry{{"flip-bit-after-install", "one bit changes after the layout step", "", Check::layout},
           make<FlipBitAfterInstall>},
     Entry{{"tensor-not-loaded", "a tensor arrives and is never installed", "", Check::coverage},
@@ -363,7 +375,8 @@ constexpr std::array kFaults = {
           make<FirstQuantizedInstalled, Install::skip, true>},
     Entry{{"tensor-loaded-twice", "a tensor is installed twice", "", Check::coverage},
           make<FirstQuantizedInstalled, Install::twice, false>},
-    Entry{{"write-past-end", "eight bytes behind a tensor are overwritten", "", Check::coverage}, make<WritePastEnd>},
+    Entry{{"write-past-end", "eight bytes behind a tensor are overwritten", "", Check::coverage},
+          make<WritePastEnd>},
     Entry{{"stale-version", "the version before is committed", "", Check::coverage}, make<StaleVersion>},
     Entry{{"segment-not-executed", "direct leaves one segment out", "pipeline=direct", Check::coverage},
           make<SegmentNotExecuted>},

@@ -62,14 +62,17 @@ void Generator::serve() {
   for (;;) {
     transport::Message message = trainer_.next(kIdleTimeout);
     switch (static_cast<MessageType>(message.type)) {
-      case MessageType::goodbye: return;
-      case MessageType::begin: refit(decode_begin(message.body)); break;
+      case MessageType::goodbye:
+        return;
+      case MessageType::begin:
+        refit(decode_begin(message.body));
+        break;
       case MessageType::manifest: {
         const std::size_t arm = message.body.empty() ? 2 : static_cast<std::size_t>(message.body[0]);
         if (arm >= arms_.size()) fail_runtime("the trainer sent a manifest for an arm that does not exist");
         plan::check_manifest(std::string_view(message.body).substr(1), arms_[arm].plan, arms_[arm].wire);
-        receivers_[arm] = std::make_unique<Receiver>(arms_[arm].plan, arms_[arm].wire, arms_[arm].switches, *pool_,
-                                                     ledgers_[arm], *hooks_);
+        receivers_[arm] = std::make_unique<Receiver>(arms_[arm].plan, arms_[arm].wire, arms_[arm].switches,
+                                                     *pool_, ledgers_[arm], *hooks_);
         break;
       }
       default:
@@ -85,7 +88,8 @@ std::uint32_t Generator::set_to_write(const Arm& arm) const {
 
 std::string Generator::state_in_words(const Arm& arm, std::uint64_t version) const {
   if (arm.switches.commit == plan::Commit::shadow && whole_version_ != VersionPage::kTorn) {
-    return fmt::format("version {} was not completed, version {} is whole and stays in use", version, whole_version_);
+    return fmt::format("version {} was not completed, version {} is whole and stays in use", version,
+                       whole_version_);
   }
   return fmt::format("version {} was not completed, the parameters are marked torn", version);
 }
@@ -134,7 +138,8 @@ void Generator::refit(const BeginRecord& begin) {
     record.stages.push_back({std::string(stage.name), stage.seconds, stage.bytes, stage.launches});
   }
   record.peak_extra_bytes = ledgers_[begin.arm].peak();
-  record.handles_opened = receivers_[begin.arm] ? receivers_[begin.arm]->handles_opened() - handles_before : 0;
+  record.handles_opened =
+      receivers_[begin.arm] ? receivers_[begin.arm]->handles_opened() - handles_before : 0;
   trainer_.send(MessageType::committed, encode(record));
 }
 

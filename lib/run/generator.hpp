@@ -40,11 +40,11 @@ class Generator {
   std::array<std::unique_ptr<Receiver>, 2> receivers_;  ///< of staged arms
   std::unique_ptr<ThreadPool> pool_;
   std::unique_ptr<Hooks> hooks_;
-  std::array<MemoryLedger, 2> ledgers_;                 ///< one an arm
-  std::vector<transport::SharedMemory> sets_;           ///< parameters, twice when an arm commits by shadow
+  std::array<MemoryLedger, 2> ledgers_;        ///< one an arm
+  std::vector<transport::SharedMemory> sets_;  ///< parameters, twice when an arm commits by shadow
   transport::SharedMemory page_;
   std::uint32_t active_set_ = 0;
-  std::uint64_t whole_version_ = VersionPage::kTorn;    ///< of the active set
+  std::uint64_t whole_version_ = VersionPage::kTorn;  ///< of the active set
 };
 
 }  // namespace refit::run

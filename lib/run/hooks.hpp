@@ -18,11 +18,14 @@ class Hooks {
 
   // Trainer.
   /// The options with which the sender quantizes a segment.
-  virtual quant::Options quantize_options(const plan::Segment&, const quant::Options& options) { return options; }
+  virtual quant::Options quantize_options(const plan::Segment&, const quant::Options& options) {
+    return options;
+  }
   /// A bucket is packed and not yet looked at by anyone.
   virtual void packed(const plan::Plan&, const plan::Wire&, std::size_t /*bucket*/, std::span<std::byte>) {}
   /// A bucket is on its way: what happens here happens to the transport.
-  virtual void in_transit(const plan::Plan&, const plan::Wire&, std::size_t /*bucket*/, std::span<std::byte>) {}
+  virtual void in_transit(const plan::Plan&, const plan::Wire&, std::size_t /*bucket*/,
+                          std::span<std::byte>) {}
   /// Weights are about to change from one step to the next.
   virtual void before_update(const plan::Plan&, std::span<const std::byte> /*sources*/) {}
   /// direct: whether a segment is executed at all.
@@ -37,7 +40,8 @@ class Hooks {
   /// How often the rows of a destination are shuffled.
   virtual unsigned shuffles(const plan::Plan&, const plan::Destination&) { return 1; }
   /// Canonical scales of one destination, before they are laid out.
-  virtual void before_swizzle(const plan::Plan&, const plan::Destination&, std::span<std::byte> /*canonical*/) {}
+  virtual void before_swizzle(const plan::Plan&, const plan::Destination&,
+                              std::span<std::byte> /*canonical*/) {}
   /// Everything is laid out and not yet committed.
   virtual void installed(const plan::Plan&, std::span<std::byte> /*destinations*/) {}
   virtual std::uint64_t committed_version(std::uint64_t version) { return version; }

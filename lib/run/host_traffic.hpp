@@ -1,4 +1,5 @@
-// Host-memory copies that stand in for the device traffic around a refit: optimizer offload and reference swap.
+// Host-memory copies that stand in for the device traffic around a refit: optimizer offload and reference
+// swap.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +9,9 @@
 
 namespace refit::run {
 
-/// On a machine without a GPU both ends are host memory. Pinned: the target pages exist already, as a pinned buffer's
-/// do. Pageable: every chunk goes to freshly mapped pages, which the kernel has to provide and clear first.
+/// On a machine without a GPU both ends are host memory. Pinned: the target pages exist already, as a pinned
+/// buffer's do. Pageable: every chunk goes to freshly mapped pages, which the kernel has to provide and clear
+/// first.
 class HostCopies {
  public:
   explicit HostCopies(ThreadPool& pool);

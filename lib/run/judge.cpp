@@ -12,21 +12,24 @@ using verify::Check;
 
 void judge_version(const Judgement& what, verify::Result& result) {
   if (what.committed_version == what.announced_version) return;
-  result.add({"(version)", 0, fmt::format("{}", what.announced_version), fmt::format("{}", what.committed_version), 1,
+  result.add({"(version)", 0, fmt::format("{}", what.announced_version),
+              fmt::format("{}", what.committed_version), 1,
               "the generator committed another version than was announced"});
 }
 
-void judge_coverage(const Judgement& what, const RefitRecord& record, ThreadPool& pool, verify::Result& result) {
+void judge_coverage(const Judgement& what, const RefitRecord& record, ThreadPool& pool,
+                    verify::Result& result) {
   const plan::Plan& plan = what.arm.plan;
   const bool staged = what.arm.switches.pipeline == plan::Pipeline::staged;
-  result.merge(verify::check_executed(plan, staged ? record.generator.evidence.executed : record.executed, staged,
-                                      pool));
+  result.merge(verify::check_executed(plan, staged ? record.generator.evidence.executed : record.executed,
+                                      staged, pool));
   const std::vector<std::uint64_t> second = verify::destination_digests(plan, what.destinations, pool);
   result.merge(verify::check_poison(plan, what.first_digests, second, what.destinations, what.poison));
   result.merge(verify::check_guards(verify::source_extents(plan), what.sources));
   result.merge(verify::check_guards(verify::destination_extents(plan), what.destinations));
   if (!record.sent.guards_intact) {
-    result.add({"(staging buffer)", 0, "guard bytes", "other bytes", 1, "written beyond the end of a staging buffer"});
+    result.add({"(staging buffer)", 0, "guard bytes", "other bytes", 1,
+                "written beyond the end of a staging buffer"});
   }
   judge_version(what, result);
 }
@@ -52,7 +55,8 @@ verify::Verdict judge(const Judgement& what, const RefitRecord& record, ThreadPo
   if (wanted(Check::quantizer)) verdict[Check::quantizer].merge(record.sent.packed);
   if (staged && wire.prequantized) {
     if (wanted(Check::layout)) {
-      // What was sent right and arrived as it was sent needs no mask, and no second pass of the scalar reference.
+      // What was sent right and arrived as it was sent needs no mask, and no second pass of the scalar
+      // reference.
       const bool arrived_right = record.sent.packed.mismatches == 0 && evidence.sent == evidence.received;
       const std::vector<bool> masked =
           arrived_right ? std::vector<bool>{} : verify::mask_of(plan, wire, evidence, what.sources, pool);

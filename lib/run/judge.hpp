@@ -14,10 +14,10 @@ namespace refit::run {
 struct Judgement {
   const Arm& arm;
   std::span<const std::byte> sources, destinations;
-  const std::vector<std::uint64_t>& first_digests;   ///< of the refit before, over another poison
+  const std::vector<std::uint64_t>& first_digests;  ///< of the refit before, over another poison
   std::byte poison;
   std::uint64_t announced_version, committed_version;
-  const std::vector<verify::Check>& without;         ///< checks that are switched off
+  const std::vector<verify::Check>& without;  ///< checks that are switched off
 };
 
 [[nodiscard]] verify::Verdict judge(const Judgement& what, const RefitRecord& record, ThreadPool& pool);

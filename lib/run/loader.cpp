@@ -17,8 +17,8 @@ std::size_t common_prefix(std::string_view a, std::string_view b) {
   return a.rfind('.', n == 0 ? 0 : n - 1);
 }
 
-/// ".experts.7.up_proj." of "model.layers.0.mlp.experts.7.up_proj.weight": everything from the common prefix to the
-/// parameter's own name.
+/// ".experts.7.up_proj." of "model.layers.0.mlp.experts.7.up_proj.weight": everything from the common prefix
+/// to the parameter's own name.
 struct Rewrite {
   std::string source, target, shard;
 };
@@ -26,7 +26,8 @@ struct Rewrite {
 Rewrite rewrite_of(const std::string& wire_name, const std::string& parameter) {
   const std::size_t begin = common_prefix(wire_name, parameter);
   const std::size_t source_end = wire_name.rfind('.');
-  // "qkv_proj.weight" ends in a module of its own, "w13_weight" carries the parameter's name behind an underscore.
+  // "qkv_proj.weight" ends in a module of its own, "w13_weight" carries the parameter's name behind an
+  // underscore.
   const std::string leaf = wire_name.substr(source_end + 1);
   Rewrite rewrite;
   rewrite.source = wire_name.substr(begin, source_end + 1 - begin);
@@ -40,7 +41,8 @@ Rewrite rewrite_of(const std::string& wire_name, const std::string& parameter) {
 
 LoaderRoutes::LoaderRoutes(const plan::Plan& plan, const plan::Wire& wire, plan::Loader loader)
     : plan_(plan), wire_(wire), loader_(loader), shard_rows_(plan.destinations.size()) {
-  for (std::uint32_t d = 0; d < plan.destinations.size(); ++d) parameters_.emplace(plan.destinations[d].spec.name, d);
+  for (std::uint32_t d = 0; d < plan.destinations.size(); ++d)
+    parameters_.emplace(plan.destinations[d].spec.name, d);
   for (const plan::Segment& segment : plan.segments) add_mapping(segment);
   if (loader == plan::Loader::cached) cache_.resize(wire.entries.size());
 }
@@ -52,7 +54,8 @@ void LoaderRoutes::add_mapping(const plan::Segment& segment) {
   Rewrite rewrite = rewrite_of(segment.wire_name, parameter);
   shard_rows_[segment.destination].emplace(rewrite.shard, segment.row_begin);
   if (known_.insert(rewrite.source).second) {
-    mappings_.push_back({std::move(rewrite.source), std::move(rewrite.target), segment.matrix, rewrite.shard});
+    mappings_.push_back(
+        {std::move(rewrite.source), std::move(rewrite.target), segment.matrix, rewrite.shard});
   }
 }
 
@@ -69,7 +72,8 @@ Route LoaderRoutes::resolve(const std::string& name) const {
     return {found->second, mapping.matrix, rows->second};
   }
   const auto found = parameters_.find(name);
-  if (found == parameters_.end()) fail_input(fmt::format("key '{}' leads to no parameter of the engine", name));
+  if (found == parameters_.end())
+    fail_input(fmt::format("key '{}' leads to no parameter of the engine", name));
   return {found->second, 0, 0};
 }
 

@@ -22,8 +22,8 @@ struct Route {
 };
 
 /// loader=lookup walks, for every key of every refit, the list of (substring, parameter, expert) that vLLM's
-/// load_weights walks (stacked_params_mapping, then expert_params_mapping with 3 rows an expert), rewrites the name and
-/// looks the parameter up; loader=cached does so in the first refit and keeps the routes.
+/// load_weights walks (stacked_params_mapping, then expert_params_mapping with 3 rows an expert), rewrites
+/// the name and looks the parameter up; loader=cached does so in the first refit and keeps the routes.
 class LoaderRoutes {
  public:
   LoaderRoutes(const plan::Plan& plan, const plan::Wire& wire, plan::Loader loader);
@@ -33,10 +33,10 @@ class LoaderRoutes {
 
  private:
   struct Mapping {
-    std::string source;        ///< substring of a checkpoint name: ".q_proj.", ".experts.7.up_proj."
-    std::string target;        ///< what takes its place: ".qkv_proj.", ".experts.w13_"
+    std::string source;  ///< substring of a checkpoint name: ".q_proj.", ".experts.7.up_proj."
+    std::string target;  ///< what takes its place: ".qkv_proj.", ".experts.w13_"
     std::uint64_t matrix = 0;
-    std::string shard;         ///< the projection: "q_proj", "up_proj"
+    std::string shard;  ///< the projection: "q_proj", "up_proj"
   };
   void add_mapping(const plan::Segment& segment);
   [[nodiscard]] Route resolve(const std::string& name) const;
@@ -45,9 +45,9 @@ class LoaderRoutes {
   const plan::Wire& wire_;
   plan::Loader loader_;
   std::vector<Mapping> mappings_;
-  std::unordered_set<std::string> known_;    ///< sources of mappings_
+  std::unordered_set<std::string> known_;  ///< sources of mappings_
   std::unordered_map<std::string, std::uint32_t> parameters_;
-  std::vector<std::unordered_map<std::string, std::uint64_t>> shard_rows_;   ///< per destination
+  std::vector<std::unordered_map<std::string, std::uint64_t>> shard_rows_;  ///< per destination
   std::vector<Route> cache_;
 };
 

@@ -27,8 +27,7 @@ class MemoryLedger {
 class Scratch {
  public:
   explicit Scratch(MemoryLedger& ledger) : ledger_(&ledger) {}
-  Scratch(Scratch&& other) noexcept
-      : ledger_(other.ledger_), bytes_(std::exchange(other.bytes_, {})) {}
+  Scratch(Scratch&& other) noexcept : ledger_(other.ledger_), bytes_(std::exchange(other.bytes_, {})) {}
   Scratch& operator=(Scratch&&) = delete;
   ~Scratch() { release(); }
 

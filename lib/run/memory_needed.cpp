@@ -32,12 +32,12 @@ std::uint64_t staging_bytes(const plan::Plan& plan, const plan::Switches& switch
 
 }  // namespace
 
-std::uint64_t memory_needed(const plan::Plan& plan, const plan::Switches& control, const plan::Switches& treatment,
-                            unsigned threads) {
+std::uint64_t memory_needed(const plan::Plan& plan, const plan::Switches& control,
+                            const plan::Switches& treatment, unsigned threads) {
   const bool shadow = control.commit == plan::Commit::shadow || treatment.commit == plan::Commit::shadow;
   return plan.source_arena_bytes + plan.destination_arena_bytes * (shadow ? 2 : 1) +
-         staging_bytes(plan, control, threads) + staging_bytes(plan, treatment, threads) + HostCopies::kHeldBytes +
-         kProcessBytes;
+         staging_bytes(plan, control, threads) + staging_bytes(plan, treatment, threads) +
+         HostCopies::kHeldBytes + kProcessBytes;
 }
 
 }  // namespace refit::run

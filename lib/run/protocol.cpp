@@ -14,17 +14,28 @@ namespace refit::run {
 
 const char* name_of(MessageType type) noexcept {
   switch (type) {
-    case MessageType::hello: return "hello";
-    case MessageType::ready: return "ready";
-    case MessageType::manifest: return "manifest";
-    case MessageType::begin: return "begin";
-    case MessageType::begun: return "begun";
-    case MessageType::bucket: return "bucket";
-    case MessageType::acknowledge: return "acknowledge";
-    case MessageType::complete: return "complete";
-    case MessageType::committed: return "committed";
-    case MessageType::goodbye: return "goodbye";
-    case MessageType::failure: return "failure";
+    case MessageType::hello:
+      return "hello";
+    case MessageType::ready:
+      return "ready";
+    case MessageType::manifest:
+      return "manifest";
+    case MessageType::begin:
+      return "begin";
+    case MessageType::begun:
+      return "begun";
+    case MessageType::bucket:
+      return "bucket";
+    case MessageType::acknowledge:
+      return "acknowledge";
+    case MessageType::complete:
+      return "complete";
+    case MessageType::committed:
+      return "committed";
+    case MessageType::goodbye:
+      return "goodbye";
+    case MessageType::failure:
+      return "failure";
   }
   return "unknown";
 }
@@ -164,8 +175,8 @@ BucketMessage decode_bucket_message(std::string_view body, plan::HandleEncoding 
       handle = found->second(arguments);
     }
     if (handle.offset > message.buffer_bytes || handle.bytes > message.buffer_bytes - handle.offset) {
-      fail_input(fmt::format("a handle speaks of {} bytes at {} in a buffer of {}", handle.bytes, handle.offset,
-                             message.buffer_bytes));
+      fail_input(fmt::format("a handle speaks of {} bytes at {} in a buffer of {}", handle.bytes,
+                             handle.offset, message.buffer_bytes));
     }
     message.handles.push_back(handle);
   }

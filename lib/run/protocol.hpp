@@ -1,4 +1,5 @@
-// What trainer and generator say to each other. Control bodies are JSON text; a bucket's body is binary (below).
+// What trainer and generator say to each other. Control bodies are JSON text; a bucket's body is binary
+// (below).
 //
 //   trainer                         generator
 //     hello {spec}          ---->     builds the same plan
@@ -31,18 +32,30 @@ using Seconds = std::chrono::duration<double>;
 inline constexpr std::uint32_t kProtocolVersion = 1;
 
 enum class MessageType : std::uint32_t {
-  hello = 1, ready, manifest, begin, begun, bucket, acknowledge, complete, committed, goodbye, failure,
+  hello = 1,
+  ready,
+  manifest,
+  begin,
+  begun,
+  bucket,
+  acknowledge,
+  complete,
+  committed,
+  goodbye,
+  failure,
 };
 [[nodiscard]] const char* name_of(MessageType type) noexcept;
 
-/// Sends and receives typed messages with one time limit for each wait, and turns a peer's failure into an Error.
+/// Sends and receives typed messages with one time limit for each wait, and turns a peer's failure into an
+/// Error.
 class Conversation {
  public:
   Conversation(transport::UnixChannel channel, double timeout_s)
       : channel_(std::move(channel)), timeout_s_(timeout_s) {}
 
   void send(MessageType type, std::string_view body, const std::vector<int>& fds = {});
-  /// The next message, which has to be of this type. Error(runtime) with the peer's own words after a failure message.
+  /// The next message, which has to be of this type. Error(runtime) with the peer's own words after a failure
+  /// message.
   [[nodiscard]] transport::Message expect(MessageType type);
   /// The next message of any type but failure, waiting up to `seconds`.
   [[nodiscard]] transport::Message next(double seconds);
@@ -60,10 +73,11 @@ class Conversation {
   std::uint64_t messages_ = 0, message_bytes_ = 0;
 };
 
-// --- bucket messages ------------------------------------------------------------------------------------------------
-// u32 slot | u64 used_bytes | u64 buffer_bytes | u32 number of handles | handles | key list or offset map (plan/wire)
-// A handle is, arguments_only: u64 offset, u64 bytes; with_function: u16 length, the rebuild function's name, u16
-// length, its arguments as decimal text "(offset, bytes)", as a pickled reduce tuple names its function.
+// --- bucket messages
+// ------------------------------------------------------------------------------------------------ u32 slot |
+// u64 used_bytes | u64 buffer_bytes | u32 number of handles | handles | key list or offset map (plan/wire) A
+// handle is, arguments_only: u64 offset, u64 bytes; with_function: u16 length, the rebuild function's name,
+// u16 length, its arguments as decimal text "(offset, bytes)", as a pickled reduce tuple names its function.
 
 struct BucketHandle {
   std::uint64_t offset = 0, bytes = 0;
@@ -73,7 +87,7 @@ struct BucketMessage {
   std::uint32_t slot = 0;
   std::uint64_t used_bytes = 0, buffer_bytes = 0;
   std::vector<BucketHandle> handles;
-  std::string_view keys;   ///< a view into the message body
+  std::string_view keys;  ///< a view into the message body
 };
 
 [[nodiscard]] std::string encode_bucket_message(const BucketMessage& message, plan::HandleEncoding encoding);

@@ -1,4 +1,5 @@
-// Rows land in canonical order in the parameters themselves; the shuffle then moves them in place, as upstream does.
+// Rows land in canonical order in the parameters themselves; the shuffle then moves them in place, as
+// upstream does.
 #include "run/receiver.hpp"
 
 #include <fmt/format.h>
@@ -41,7 +42,8 @@ MappedWindow::MappedWindow(int fd, std::uint64_t offset, std::uint64_t bytes) {
   base_ = ::mmap(nullptr, mapped_, PROT_READ, MAP_SHARED, fd, static_cast<off_t>(begin));
   if (base_ == MAP_FAILED) {
     base_ = nullptr;
-    fail_runtime(fmt::format("opening a tensor's handle failed: mmap of {} bytes: {}", mapped_, std::strerror(errno)));
+    fail_runtime(
+        fmt::format("opening a tensor's handle failed: mmap of {} bytes: {}", mapped_, std::strerror(errno)));
   }
   data_ = static_cast<const std::byte*>(base_) + (offset - begin);
 }
@@ -50,8 +52,8 @@ MappedWindow::~MappedWindow() {
   if (base_ != nullptr) ::munmap(base_, mapped_);
 }
 
-Receiver::Receiver(const plan::Plan& plan, const plan::Wire& wire, const plan::Switches& switches, ThreadPool& pool,
-                   MemoryLedger& ledger, Hooks& hooks)
+Receiver::Receiver(const plan::Plan& plan, const plan::Wire& wire, const plan::Switches& switches,
+                   ThreadPool& pool, MemoryLedger& ledger, Hooks& hooks)
     : plan_(plan),
       wire_(wire),
       switches_(switches),
@@ -73,7 +75,9 @@ Receiver::Receiver(const plan::Plan& plan, const plan::Wire& wire, const plan::S
   ledger_.add(bytes);
 }
 
-Receiver::~Receiver() { ledger_.remove(canonical_scales_.size()); }
+Receiver::~Receiver() {
+  ledger_.remove(canonical_scales_.size());
+}
 
 void Receiver::begin(std::span<std::byte> destinations, ReceiverEvidence* evidence) {
   destinations_ = destinations;
@@ -85,16 +89,21 @@ void Receiver::begin(std::span<std::byte> destinations, ReceiverEvidence* eviden
   }
 }
 
-void Receiver::poison(std::byte value) { std::fill(canonical_scales_.begin(), canonical_scales_.end(), value); }
+void Receiver::poison(std::byte value) {
+  std::fill(canonical_scales_.begin(), canonical_scales_.end(), value);
+}
 
 void Receiver::map_slot(const BucketMessage& message, transport::Message& raw) {
-  if (message.slot >= slots_.size()) fail_input(fmt::format("a bucket names slot {}, there are 2", message.slot));
+  if (message.slot >= slots_.size())
+    fail_input(fmt::format("a bucket names slot {}, there are 2", message.slot));
   Slot& slot = slots_[message.slot];
   if (!raw.fds.empty()) {
-    slot.memory = transport::SharedMemory::map(std::move(raw.fds.front()), message.buffer_bytes, "a staging buffer");
+    slot.memory =
+        transport::SharedMemory::map(std::move(raw.fds.front()), message.buffer_bytes, "a staging buffer");
     if (switches_.handles == plan::Handles::per_bucket) ++handles_opened_;
   }
-  if (!slot.memory) fail_input(fmt::format("a bucket names slot {} before its memory was sent", message.slot));
+  if (!slot.memory)
+    fail_input(fmt::format("a bucket names slot {} before its memory was sent", message.slot));
   if (slot.memory.bytes().size() < message.buffer_bytes) {
     fail_input(fmt::format("a bucket says its buffer has {} bytes, {} are mapped", message.buffer_bytes,
                            slot.memory.bytes().size()));
@@ -172,8 +181,8 @@ Receiver::Landing Receiver::landing(std::uint32_t entry_index) {
   const std::uint64_t cols = plan_.segments[entry.segment].cols;
   const std::uint64_t row = route.row_begin + entry.row_begin;
   Landing landing{};
-  landing.values = destinations_.data() + to.offset + route.matrix * to.matrix_bytes +
-                   row * cols * size_of(to.spec.dtype);
+  landing.values =
+      destinations_.data() + to.offset + route.matrix * to.matrix_bytes + row * cols * size_of(to.spec.dtype);
   if (to.scale != plan::kNone) {
     const plan::Destination& scale = plan_.destinations[to.scale];
     const std::uint64_t blocks = cols / quant::kBlock;
@@ -185,14 +194,20 @@ Receiver::Landing Receiver::landing(std::uint32_t entry_index) {
   return landing;
 }
 
-void Receiver::load(const plan::Bucket& bucket, const std::vector<const std::byte*>& bytes, Timeline& timeline) {
+void Receiver::load(const plan::Bucket& bucket, const std::vector<const std::byte*>& bytes,
+                    Timeline& timeline) {
   timeline.enter("load");
   for (std::uint32_t i = 0; i < bucket.entries; ++i) {
     const std::uint32_t entry = bucket.first_entry + i;
     switch (hooks_.install(plan_, wire_.entries[entry])) {
-      case Hooks::Install::skip: break;
-      case Hooks::Install::twice: install(entry, bytes[i], timeline); [[fallthrough]];
-      case Hooks::Install::once: install(entry, bytes[i], timeline); break;
+      case Hooks::Install::skip:
+        break;
+      case Hooks::Install::twice:
+        install(entry, bytes[i], timeline);
+        [[fallthrough]];
+      case Hooks::Install::once:
+        install(entry, bytes[i], timeline);
+        break;
     }
   }
   quantize_pending(timeline);
@@ -284,8 +299,8 @@ void Receiver::shuffle_destination(const plan::Destination& weight, Timeline& ti
       for (std::uint64_t m = 0; (m = next_matrix.fetch_add(1)) < weight.matrices;) {
         std::byte* const matrix = data + m * weight.matrix_bytes;
         std::memcpy(own, matrix, weight.matrix_bytes);
-        layout::gather_rows_batched(as_u8(const_cast<const std::byte*>(own), weight.matrix_bytes), one, source_rows,
-                                    as_u8(matrix, weight.matrix_bytes));
+        layout::gather_rows_batched(as_u8(const_cast<const std::byte*>(own), weight.matrix_bytes), one,
+                                    source_rows, as_u8(matrix, weight.matrix_bytes));
       }
     });
     timeline.add(2 * weight.matrices * weight.matrix_bytes, 1);
@@ -298,7 +313,8 @@ void Receiver::shuffle_destination(const plan::Destination& weight, Timeline& ti
     std::byte* const matrix = data + m * weight.matrix_bytes;
     pool_.for_range(weight.matrix_rows, 128, [&](std::size_t begin, std::size_t end) {
       for (std::size_t n = begin; n < end; ++n) {
-        std::memcpy(shuffled.data() + n * one.row_bytes, matrix + source_rows[n] * one.row_bytes, one.row_bytes);
+        std::memcpy(shuffled.data() + n * one.row_bytes, matrix + source_rows[n] * one.row_bytes,
+                    one.row_bytes);
       }
     });
     parallel_copy(matrix, reinterpret_cast<const std::byte*>(shuffled.data()), shuffled.size(), pool_);
@@ -310,7 +326,8 @@ void Receiver::shuffle_destination(const plan::Destination& weight, Timeline& ti
 void Receiver::swizzle(Timeline& timeline) {
   timeline.enter("swizzle");
   for (std::uint32_t d = 0; d < plan_.destinations.size(); ++d) {
-    if (plan_.destinations[d].scale_layout == plan::ScaleLayout::tiled_128x4) swizzle_destination(d, timeline);
+    if (plan_.destinations[d].scale_layout == plan::ScaleLayout::tiled_128x4)
+      swizzle_destination(d, timeline);
   }
   hooks_.installed(plan_, destinations_);
 }
@@ -327,14 +344,15 @@ void Receiver::swizzle_destination(std::uint32_t index, Timeline& timeline) {
   if (weight.row_map != plan::kNone) source_rows = layout::inverse(plan_.row_maps[weight.row_map]);
   const layout::ExpertRows one{1, scale.matrix_rows, cols};
   const auto lay_out = [&](std::uint64_t m, std::span<std::uint8_t> rows) {
-    std::span<const std::uint8_t> in = as_u8(const_cast<const std::byte*>(canonical) + m * canonical_bytes,
-                                             canonical_bytes);
+    std::span<const std::uint8_t> in =
+        as_u8(const_cast<const std::byte*>(canonical) + m * canonical_bytes, canonical_bytes);
     if (!source_rows.empty()) {
       layout::gather_rows_batched(in, one, source_rows, rows);
       in = rows;
     }
-    layout::tile_scales_128x4(in, scale.matrix_rows, cols,
-                              as_u8(destinations_.data() + scale.offset + m * scale.matrix_bytes, scale.matrix_bytes));
+    layout::tile_scales_128x4(
+        in, scale.matrix_rows, cols,
+        as_u8(destinations_.data() + scale.offset + m * scale.matrix_bytes, scale.matrix_bytes));
   };
   const std::uint64_t moved = canonical_bytes + scale.matrix_bytes;
   if (switches_.shuffle == plan::Shuffle::batched) {

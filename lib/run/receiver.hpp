@@ -24,9 +24,9 @@ namespace refit::run {
 
 /// What the receiver records of a verified refit.
 struct ReceiverEvidence {
-  std::vector<std::uint64_t> received;          ///< digest of each entry as it was read
+  std::vector<std::uint64_t> received;  ///< digest of each entry as it was read
   std::vector<std::uint32_t> times_received;
-  std::vector<verify::Executed> executed;       ///< rows installed, in canonical order
+  std::vector<verify::Executed> executed;  ///< rows installed, in canonical order
 };
 
 /// A handle opened on its own: the pages that hold a tensor, mapped until this goes.
@@ -68,7 +68,8 @@ class Receiver {
   };
   void map_slot(const BucketMessage& message, transport::Message& raw);
   /// Where each entry of the bucket can be read, by the handles that came with it.
-  [[nodiscard]] std::vector<const std::byte*> open_handles(const BucketMessage& message, const plan::Bucket& bucket,
+  [[nodiscard]] std::vector<const std::byte*> open_handles(const BucketMessage& message,
+                                                           const plan::Bucket& bucket,
                                                            std::vector<MappedWindow>& windows);
   void record(const plan::Bucket& bucket, const std::vector<const std::byte*>& bytes);
   void load(const plan::Bucket& bucket, const std::vector<const std::byte*>& bytes, Timeline& timeline);
@@ -96,10 +97,12 @@ class Receiver {
   std::span<std::byte> destinations_;
   ReceiverEvidence* evidence_ = nullptr;
   std::array<Slot, 2> slots_;
-  /// Row-major scales as they arrive (upstream's *_scale_from_checkpoint), one region for each tiled scale destination.
+  /// Row-major scales as they arrive (upstream's *_scale_from_checkpoint), one region for each tiled scale
+  /// destination.
   std::vector<std::byte> canonical_scales_;
   std::vector<std::uint64_t> canonical_offset_;
-  std::vector<std::pair<std::uint32_t, const std::byte*>> pending_;   ///< BF16 entries that wait for their batch
+  std::vector<std::pair<std::uint32_t, const std::byte*>>
+      pending_;  ///< BF16 entries that wait for their batch
   Scratch scratch_;
   std::uint64_t handles_opened_ = 0;
 };

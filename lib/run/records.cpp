@@ -53,15 +53,19 @@ BeginRecord decode_begin(std::string_view body) {
   });
 }
 
-std::string encode(const BegunRecord& r) { return to_body({{"set", r.set}}); }
+std::string encode(const BegunRecord& r) {
+  return to_body({{"set", r.set}});
+}
 
 BegunRecord decode_begun(std::string_view body) {
-  return reading("begun", body, [](const Json& in) { return BegunRecord{in.at("set").get<std::uint32_t>()}; });
+  return reading("begun", body,
+                 [](const Json& in) { return BegunRecord{in.at("set").get<std::uint32_t>()}; });
 }
 
 std::string encode(const CommittedRecord& r) {
   Json stages = Json::array();
-  for (const auto& stage : r.stages) stages.push_back({stage.name, stage.seconds, stage.bytes, stage.launches});
+  for (const auto& stage : r.stages)
+    stages.push_back({stage.name, stage.seconds, stage.bytes, stage.launches});
   Json executed = Json::array();
   for (const auto& e : r.evidence.executed) {
     executed.push_back(e.segment);
@@ -87,8 +91,8 @@ CommittedRecord decode_committed(std::string_view body) {
     r.wall = in.at("wall").get<double>();
     r.unattributed = in.at("unattributed").get<double>();
     for (const Json& stage : in.at("stages")) {
-      r.stages.push_back({stage.at(0).get<std::string>(), stage.at(1).get<double>(), stage.at(2).get<std::uint64_t>(),
-                          stage.at(3).get<std::uint64_t>()});
+      r.stages.push_back({stage.at(0).get<std::string>(), stage.at(1).get<double>(),
+                          stage.at(2).get<std::uint64_t>(), stage.at(3).get<std::uint64_t>()});
     }
     r.peak_extra_bytes = in.at("peak_extra_bytes").get<std::uint64_t>();
     r.handles_opened = in.at("handles_opened").get<std::uint64_t>();

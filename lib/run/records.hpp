@@ -13,22 +13,23 @@
 
 namespace refit::run {
 
-/// ready: what the generator computed and allocated. Comes with the parameter sets' descriptors and the version page's.
+/// ready: what the generator computed and allocated. Comes with the parameter sets' descriptors and the
+/// version page's.
 struct ReadyRecord {
-  std::uint64_t plan_digest[2] = {0, 0};   ///< of the control and the treatment arm
-  std::uint64_t parameter_bytes = 0;       ///< of one set
-  std::uint32_t sets = 1;                  ///< 2 when an arm commits by shadow
+  std::uint64_t plan_digest[2] = {0, 0};  ///< of the control and the treatment arm
+  std::uint64_t parameter_bytes = 0;      ///< of one set
+  std::uint32_t sets = 1;                 ///< 2 when an arm commits by shadow
 };
 
 struct BeginRecord {
   std::uint32_t arm = 0;
   std::uint64_t version = 0;
   bool verify = false;
-  std::uint8_t poison = 0;                 ///< for what the generator keeps to itself, when verifying
+  std::uint8_t poison = 0;  ///< for what the generator keeps to itself, when verifying
 };
 
 struct BegunRecord {
-  std::uint32_t set = 0;                   ///< the parameter set that this refit writes
+  std::uint32_t set = 0;  ///< the parameter set that this refit writes
 };
 
 /// committed: what the generator did, and its evidence when the refit is verified.

@@ -18,8 +18,8 @@ std::uint64_t row_bytes_of(const plan::Plan& plan, const plan::Segment& segment)
   return segment.cols * size_of(plan.sources[segment.source].spec.dtype);
 }
 
-/// Writes one row's scales to their stored place, four at a time where the tiled layout keeps four together, and the
-/// zero bytes that fill its columns up.
+/// Writes one row's scales to their stored place, four at a time where the tiled layout keeps four together,
+/// and the zero bytes that fill its columns up.
 void store_scales(const plan::Destination& scale, std::byte* matrix, std::uint64_t stored_row,
                   const std::uint8_t* row_scales, std::uint64_t count) {
   if (scale.scale_layout == plan::ScaleLayout::row_major) {
@@ -41,9 +41,10 @@ void store_scales(const plan::Destination& scale, std::byte* matrix, std::uint64
                                     std::uint64_t cols, std::uint64_t first_row) {
   const auto* bits = reinterpret_cast<const std::uint16_t*>(rows);
   const std::size_t at = quant::find_non_finite({bits, row_count * cols}).value_or(0);
-  fail_input(fmt::format("tensor '{}' holds {} at [{}, {}]; weights have to be finite (non_finite=as-producer takes them "
-                         "as the chosen producer does)",
-                         tensor, quant::bf16_value(bits[at]), first_row + at / cols, at % cols));
+  fail_input(fmt::format(
+      "tensor '{}' holds {} at [{}, {}]; weights have to be finite (non_finite=as-producer takes them "
+      "as the chosen producer does)",
+      tensor, quant::bf16_value(bits[at]), first_row + at / cols, at % cols));
 }
 
 void quantize_item(const plan::Plan& plan, const plan::Segment& segment, const WorkItem& item,
@@ -67,8 +68,8 @@ void quantize_item(const plan::Plan& plan, const plan::Segment& segment, const W
                       segment.source_row + item.row_begin);
   }
   for (std::uint64_t r = 0; r < item.rows; ++r) {
-    store_scales(scale, scales, plan::stored_row(plan, segment, item.row_begin + r), row_scales.data() + r * blocks,
-                 blocks);
+    store_scales(scale, scales, plan::stored_row(plan, segment, item.row_begin + r),
+                 row_scales.data() + r * blocks, blocks);
   }
 }
 
@@ -116,10 +117,14 @@ void execute_item(const plan::Plan& plan, const WorkItem& item, std::span<const 
   if (segment.op == plan::Op::zero) return zero_item(plan, segment, item, destinations);
   const std::byte* const rows = sources.data() + plan.sources[segment.source].offset;
   switch (segment.op) {
-    case plan::Op::copy: return copy_item(plan, segment, item, rows, destinations);
-    case plan::Op::quantize: return quantize_item(plan, segment, item, rows, destinations);
-    case plan::Op::round_bf16: return round_bf16_item(plan, segment, item, rows, destinations);
-    case plan::Op::zero: return;
+    case plan::Op::copy:
+      return copy_item(plan, segment, item, rows, destinations);
+    case plan::Op::quantize:
+      return quantize_item(plan, segment, item, rows, destinations);
+    case plan::Op::round_bf16:
+      return round_bf16_item(plan, segment, item, rows, destinations);
+    case plan::Op::zero:
+      return;
   }
 }
 
@@ -129,7 +134,8 @@ std::vector<WorkItem> cut_into_items(const plan::Plan& plan) {
   std::vector<WorkItem> items;
   for (std::uint32_t s = 0; s < plan.segments.size(); ++s) {
     const plan::Segment& segment = plan.segments[s];
-    const std::uint64_t rows = std::max<std::uint64_t>(1, kItemBytes / std::max<std::uint64_t>(1, row_bytes_of(plan, segment)));
+    const std::uint64_t rows =
+        std::max<std::uint64_t>(1, kItemBytes / std::max<std::uint64_t>(1, row_bytes_of(plan, segment)));
     for (std::uint64_t begin = 0; begin < segment.rows; begin += rows) {
       items.push_back({s, begin, std::min(rows, segment.rows - begin)});
     }
@@ -137,8 +143,8 @@ std::vector<WorkItem> cut_into_items(const plan::Plan& plan) {
   return items;
 }
 
-void execute_items(const plan::Plan& plan, std::span<const WorkItem> items, std::span<const std::byte> sources,
-                   std::span<std::byte> destinations, ThreadPool& pool) {
+void execute_items(const plan::Plan& plan, std::span<const WorkItem> items,
+                   std::span<const std::byte> sources, std::span<std::byte> destinations, ThreadPool& pool) {
   pool.for_range(items.size(), 1, [&](std::size_t begin, std::size_t end) {
     for (std::size_t i = begin; i < end; ++i) execute_item(plan, items[i], sources, destinations);
   });
@@ -146,9 +152,10 @@ void execute_items(const plan::Plan& plan, std::span<const WorkItem> items, std:
 
 void quantize_rows(const QuantizeRows& what, const quant::Options& options) {
   const std::uint64_t count = what.rows * what.cols;
-  const bool finite = quant::quantize_blocks({reinterpret_cast<const std::uint16_t*>(what.from), count}, options,
-                                             {reinterpret_cast<std::uint8_t*>(what.values), count},
-                                             {reinterpret_cast<std::uint8_t*>(what.scales), count / quant::kBlock});
+  const bool finite =
+      quant::quantize_blocks({reinterpret_cast<const std::uint16_t*>(what.from), count}, options,
+                             {reinterpret_cast<std::uint8_t*>(what.values), count},
+                             {reinterpret_cast<std::uint8_t*>(what.scales), count / quant::kBlock});
   if (!finite && options.non_finite == quant::NonFinite::refuse) {
     refuse_non_finite(*what.tensor, what.from, what.rows, what.cols, what.first_row);
   }

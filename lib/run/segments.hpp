@@ -20,8 +20,8 @@ using WorkItem = verify::Executed;
 [[nodiscard]] std::vector<WorkItem> cut_into_items(const plan::Plan& plan);
 
 /// Executes items: copy, quantize with row permutation and scale layout, zero. One launch.
-void execute_items(const plan::Plan& plan, std::span<const WorkItem> items, std::span<const std::byte> sources,
-                   std::span<std::byte> destinations, ThreadPool& pool);
+void execute_items(const plan::Plan& plan, std::span<const WorkItem> items,
+                   std::span<const std::byte> sources, std::span<std::byte> destinations, ThreadPool& pool);
 
 /// Consecutive rows of `cols` BF16 elements to be quantized into row-major values and scales.
 struct QuantizeRows {
@@ -29,8 +29,8 @@ struct QuantizeRows {
   std::byte* values = nullptr;
   std::byte* scales = nullptr;
   std::uint64_t rows = 0, cols = 0;
-  const std::string* tensor = nullptr;   ///< for messages
-  std::uint64_t first_row = 0;           ///< of the tensor
+  const std::string* tensor = nullptr;  ///< for messages
+  std::uint64_t first_row = 0;          ///< of the tensor
 };
 /// Throws Error(input) naming tensor and index of the first infinite or NaN element when options say so.
 void quantize_rows(const QuantizeRows& what, const quant::Options& options);

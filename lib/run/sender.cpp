@@ -34,7 +34,8 @@ Sender::Sender(const plan::Plan& plan, const plan::Wire& wire, const plan::Switc
       scratch_(ledger),
       gathered_(wire.entries.size()),
       quantized_(wire.entries.size()) {
-  for (std::uint32_t s = 0; s < plan.sources.size(); ++s) source_by_name_.emplace(plan.sources[s].spec.name, s);
+  for (std::uint32_t s = 0; s < plan.sources.size(); ++s)
+    source_by_name_.emplace(plan.sources[s].spec.name, s);
 }
 
 const std::byte* Sender::source_rows(const plan::WireEntry& entry) const {
@@ -48,7 +49,7 @@ const std::byte* Sender::source_rows(const plan::WireEntry& entry) const {
 
 void Sender::quantize_from(std::uint32_t first, Timeline& timeline) {
   const std::uint32_t limit = switches_.quantize == plan::Quantize::batched ? kBatchTensors : 1;
-  std::vector<std::uint32_t> batch;   // value entries; each is followed by its scale entry
+  std::vector<std::uint32_t> batch;  // value entries; each is followed by its scale entry
   std::uint64_t bytes = 0, moved = 0;
   std::uint32_t next = first;
   while (next < wire_.entries.size() && batch.size() < limit &&
@@ -77,7 +78,8 @@ void Sender::quantize_from(std::uint32_t first, Timeline& timeline) {
     const plan::WireEntry& e = wire_.entries[entry];
     const std::uint64_t cols = plan_.segments[e.segment].cols;
     const std::uint64_t grain = std::max<std::uint64_t>(1, (256u << 10) / cols);
-    for (std::uint64_t r = 0; r < e.rows; r += grain) pieces.push_back({entry, r, std::min(grain, e.rows - r)});
+    for (std::uint64_t r = 0; r < e.rows; r += grain)
+      pieces.push_back({entry, r, std::min(grain, e.rows - r)});
   }
   pool_.for_range(pieces.size(), 1, [&](std::size_t begin, std::size_t end) {
     for (std::size_t p = begin; p < end; ++p) {

@@ -23,8 +23,8 @@ namespace refit::run {
 
 /// What the sender records of a verified refit.
 struct SenderEvidence {
-  verify::Result packed;                ///< quantizer check of every bucket
-  std::vector<std::uint64_t> sent;      ///< digest of each entry
+  verify::Result packed;            ///< quantizer check of every bucket
+  std::vector<std::uint64_t> sent;  ///< digest of each entry
   bool guards_intact = true;
 };
 
@@ -52,9 +52,9 @@ class Sender {
   BucketBuffers buffers_;
   Scratch scratch_;
   std::unordered_map<std::string_view, std::uint32_t> source_by_name_;
-  std::vector<const std::byte*> gathered_;    ///< where each entry's source rows are, for the bucket in hand
-  std::vector<std::byte*> quantized_;         ///< where each quantized entry of the current batch is
-  std::uint32_t quantized_end_ = 0;           ///< entries before this one are quantized
+  std::vector<const std::byte*> gathered_;  ///< where each entry's source rows are, for the bucket in hand
+  std::vector<std::byte*> quantized_;       ///< where each quantized entry of the current batch is
+  std::uint32_t quantized_end_ = 0;         ///< entries before this one are quantized
 };
 
 }  // namespace refit::run

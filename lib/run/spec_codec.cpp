@@ -31,7 +31,8 @@ std::string encode_spec(const BenchSpec& spec) {
   out["version"] = kVersion;
   out["config"] = spec.config_json;
   out["config_place"] = spec.config_place;
-  out["slice"] = {{"layers", spec.slice.layers}, {"experts", spec.slice.experts}, {"vocab_rows", spec.slice.vocab_rows}};
+  out["slice"] = {
+      {"layers", spec.slice.layers}, {"experts", spec.slice.experts}, {"vocab_rows", spec.slice.vocab_rows}};
   out["recipe"] = model::name_of(spec.recipe.kind);
   out["ignore"] = spec.recipe.ignore;
   out["moe_layout"] = static_cast<int>(spec.moe_layout);
@@ -57,7 +58,8 @@ BenchSpec decode_spec(std::string_view text) {
     spec.slice = {slice.at("layers").get<std::uint64_t>(), slice.at("experts").get<std::uint64_t>(),
                   slice.at("vocab_rows").get<std::uint64_t>()};
     const auto recipe = model::parse_recipe(in.at("recipe").get<std::string>());
-    if (!recipe) fail_input(fmt::format("the trainer's hello names an unknown recipe {}", in.at("recipe").dump()));
+    if (!recipe)
+      fail_input(fmt::format("the trainer's hello names an unknown recipe {}", in.at("recipe").dump()));
     spec.recipe.kind = *recipe;
     spec.recipe.ignore = in.at("ignore").get<std::vector<std::string>>();
     spec.moe_layout = static_cast<plan::MoeLayout>(in.at("moe_layout").get<int>());

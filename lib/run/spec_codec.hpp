@@ -9,7 +9,8 @@
 namespace refit::run {
 
 [[nodiscard]] std::string encode_spec(const BenchSpec& spec);
-/// Error(input) when a field is missing, ill-typed, or the other side speaks another protocol or library version.
+/// Error(input) when a field is missing, ill-typed, or the other side speaks another protocol or library
+/// version.
 [[nodiscard]] BenchSpec decode_spec(std::string_view text);
 
 }  // namespace refit::run

@@ -34,12 +34,12 @@ Trainer::Trainer(const BenchSpec& spec) : spec_(spec), pool_(spec.threads), hook
     }
     generator_->send(MessageType::manifest,
                      std::string(1, static_cast<char>(a)) + plan::encode_manifest(arm.plan, arm.wire));
-    senders_[a] =
-        std::make_unique<Sender>(arm.plan, arm.wire, arm.switches, sources_.bytes(), pool_, ledgers_[a], *hooks_);
+    senders_[a] = std::make_unique<Sender>(arm.plan, arm.wire, arm.switches, sources_.bytes(), pool_,
+                                           ledgers_[a], *hooks_);
   }
 }
 
-Trainer::~Trainer() = default;   // the child's own destructor kills and reaps it if it still runs
+Trainer::~Trainer() = default;  // the child's own destructor kills and reaps it if it still runs
 
 void Trainer::start_generator() {
   auto [mine, theirs] = transport::UnixChannel::pair("generator", "trainer");
@@ -79,7 +79,8 @@ std::uint32_t Trainer::set_to_write(std::size_t index) const {
 }
 
 void Trainer::poison(std::size_t index, std::byte value) {
-  verify::poison(verify::destination_extents(arms_[index].plan), sets_[set_to_write(index)].bytes(), value, pool_);
+  verify::poison(verify::destination_extents(arms_[index].plan), sets_[set_to_write(index)].bytes(), value,
+                 pool_);
 }
 
 RefitRecord Trainer::refit(std::size_t index, bool verify, std::byte poison) {
@@ -92,10 +93,11 @@ RefitRecord Trainer::refit(std::size_t index, bool verify, std::byte poison) {
   try {
     timeline.start();
     timeline.enter("wait");
-    generator_->send(MessageType::begin, encode(BeginRecord{static_cast<std::uint32_t>(index), version, verify,
-                                                            std::to_integer<std::uint8_t>(poison)}));
+    generator_->send(MessageType::begin, encode(BeginRecord{static_cast<std::uint32_t>(index), version,
+                                                            verify, std::to_integer<std::uint8_t>(poison)}));
     record.set = decode_begun(generator_->expect(MessageType::begun).body).set;
-    if (record.set != set_to_write(index)) fail_runtime("the generator writes another parameter set than was due");
+    if (record.set != set_to_write(index))
+      fail_runtime("the generator writes another parameter set than was due");
     if (arm.switches.pipeline == plan::Pipeline::staged) {
       senders_[index]->run(*generator_, timeline, verify ? &record.sent : nullptr);
     } else {

@@ -27,11 +27,11 @@ inline constexpr std::size_t kControl = 0, kTreatment = 1;
 
 /// One refit as it happened, both processes.
 struct RefitRecord {
-  double seconds = 0;                      ///< from the trainer's "go" to the generator's commit
+  double seconds = 0;  ///< from the trainer's "go" to the generator's commit
   double trainer_unattributed = 0;
   std::vector<StageTotal> trainer_stages;
   CommittedRecord generator;
-  std::uint32_t set = 0;                   ///< the parameter set that was written
+  std::uint32_t set = 0;  ///< the parameter set that was written
   std::uint64_t messages = 0, message_bytes = 0;
   std::uint64_t trainer_peak_extra = 0;
   // Evidence, when verified.
@@ -41,7 +41,8 @@ struct RefitRecord {
 
 class Trainer {
  public:
-  /// Builds both plans, fills the weights of step 0, starts the generator and agrees on plans and manifests with it.
+  /// Builds both plans, fills the weights of step 0, starts the generator and agrees on plans and manifests
+  /// with it.
   explicit Trainer(const BenchSpec& spec);
   /// Ends the generator: asked to leave, waited for, killed after a time limit.
   ~Trainer();
@@ -73,7 +74,7 @@ class Trainer {
 
   BenchSpec spec_;
   ThreadPool pool_;
-  std::array<MemoryLedger, 2> ledgers_;                     ///< one an arm
+  std::array<MemoryLedger, 2> ledgers_;  ///< one an arm
   std::vector<Arm> arms_;
   std::unique_ptr<Hooks> hooks_;
   transport::SharedMemory sources_;
@@ -81,8 +82,8 @@ class Trainer {
   std::optional<Conversation> generator_;
   std::vector<transport::SharedMemory> sets_;
   transport::SharedMemory page_;
-  std::array<std::unique_ptr<Sender>, 2> senders_;          ///< of staged arms
-  std::array<std::vector<WorkItem>, 2> items_;              ///< of direct arms
+  std::array<std::unique_ptr<Sender>, 2> senders_;  ///< of staged arms
+  std::array<std::vector<WorkItem>, 2> items_;      ///< of direct arms
   std::uint32_t active_set_ = 0;
   std::uint64_t step_ = 0, version_ = 0;
 };

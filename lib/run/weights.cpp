@@ -32,12 +32,14 @@ const std::array<std::uint16_t, 1021>& bell_values() {
 }
 
 std::uint16_t bell_value(std::uint32_t bits, std::uint16_t octaves_down) {
-  const std::uint16_t value = bell_values()[(bits & 0xFF) + (bits >> 8 & 0xFF) + (bits >> 16 & 0xFF) + (bits >> 24)];
+  const std::uint16_t value =
+      bell_values()[(bits & 0xFF) + (bits >> 8 & 0xFF) + (bits >> 16 & 0xFF) + (bits >> 24)];
   return (value & 0x7FFF) == 0 ? value : static_cast<std::uint16_t>(value - (octaves_down << 7));
 }
 
 /// Elements [begin, end) of a BF16 tensor of `cols` columns; begin is a multiple of a block.
-void fill_bf16_range(std::byte* data, std::uint64_t key, std::uint64_t cols, std::uint64_t begin, std::uint64_t end) {
+void fill_bf16_range(std::byte* data, std::uint64_t key, std::uint64_t cols, std::uint64_t begin,
+                     std::uint64_t end) {
   for (std::uint64_t block = begin; block < end; block += quant::kBlock) {
     // Blocks differ in magnitude by up to 2^23, so that a scale in a wrong place is a wrong scale.
     const auto octaves = static_cast<std::uint16_t>(mix64(key ^ (block + 1)) % 24);
@@ -56,7 +58,8 @@ void fill_bf16_range(std::byte* data, std::uint64_t key, std::uint64_t cols, std
 void fill_f32_range(std::byte* data, std::uint64_t key, std::uint64_t begin, std::uint64_t end) {
   for (std::uint64_t i = begin; i < end; ++i) {
     // 3 + k * 2^-22: the significand's low 14 bits alone, so that a cast to BF16 loses every one of them.
-    const std::uint32_t bits = 0x40400000u | static_cast<std::uint32_t>(mix64(key + (i + 1) * kGolden) & 0x3FFF);
+    const std::uint32_t bits =
+        0x40400000u | static_cast<std::uint32_t>(mix64(key + (i + 1) * kGolden) & 0x3FFF);
     std::memcpy(data + i * 4, &bits, 4);
   }
 }
@@ -102,7 +105,8 @@ void update_f32_range(std::byte* data, std::uint64_t key, std::uint64_t begin, s
 }
 
 template <typename Body>
-void for_each_range(const plan::Plan& plan, std::span<std::byte> sources, ThreadPool& pool, const Body& body) {
+void for_each_range(const plan::Plan& plan, std::span<std::byte> sources, ThreadPool& pool,
+                    const Body& body) {
   struct Piece {
     const plan::Source* source;
     std::uint64_t begin, end;
@@ -110,7 +114,7 @@ void for_each_range(const plan::Plan& plan, std::span<std::byte> sources, Thread
   std::vector<Piece> pieces;
   for (const plan::Source& source : plan.sources) {
     const std::uint64_t count = num_elements(source.spec.shape);
-    const std::uint64_t grain = kGrain / size_of(source.spec.dtype);   // a multiple of 32 for every dtype
+    const std::uint64_t grain = kGrain / size_of(source.spec.dtype);  // a multiple of 32 for every dtype
     for (std::uint64_t begin = 0; begin < count; begin += grain) {
       pieces.push_back({&source, begin, std::min(count, begin + grain)});
     }
@@ -131,9 +135,12 @@ void fill(const plan::Plan& plan, std::span<std::byte> sources, std::uint64_t se
                    const std::uint64_t key = tensor_key(seed, source);
                    const std::size_t size = size_of(source.spec.dtype);
                    switch (source.spec.dtype) {
-                     case DType::bf16: return fill_bf16_range(data, key, source.spec.cols(), begin, end);
-                     case DType::f32: return fill_f32_range(data, key, begin, end);
-                     default: return fill_other_range(data, key, begin * size, end * size);
+                     case DType::bf16:
+                       return fill_bf16_range(data, key, source.spec.cols(), begin, end);
+                     case DType::f32:
+                       return fill_f32_range(data, key, begin, end);
+                     default:
+                       return fill_other_range(data, key, begin * size, end * size);
                    }
                  });
 }
@@ -145,9 +152,12 @@ void update(const plan::Plan& plan, std::span<std::byte> sources, std::uint64_t 
                    const std::uint64_t key = mix64(tensor_key(seed, source) + step);
                    const std::size_t size = size_of(source.spec.dtype);
                    switch (source.spec.dtype) {
-                     case DType::bf16: return update_bf16_range(data, key, begin, end);
-                     case DType::f32: return update_f32_range(data, key, begin, end);
-                     default: return fill_other_range(data, key, begin * size, end * size);
+                     case DType::bf16:
+                       return update_bf16_range(data, key, begin, end);
+                     case DType::f32:
+                       return update_f32_range(data, key, begin, end);
+                     default:
+                       return fill_other_range(data, key, begin * size, end * size);
                    }
                  });
 }

@@ -1,5 +1,5 @@
-// Seeded weights and an optimizer-like update, element by element from counters alone: any thread, process or device
-// computes the same values for the same (seed, step, tensor, element).
+// Seeded weights and an optimizer-like update, element by element from counters alone: any thread, process or
+// device computes the same values for the same (seed, step, tensor, element).
 #pragma once
 
 #include <cstddef>
@@ -11,14 +11,15 @@
 
 namespace refit::run {
 
-/// Step 0. BF16: sum of four random bytes, centred and scaled by 2^-13 (about normal, sigma 0.018), the first block of
-/// every 97th row zero (dead rows and unused experts do occur), blocks lowered by 0 to 23 octaves so that scales
-/// differ. FP32: 3 + 14 random low bits (a cast to BF16 loses all of them). Other dtypes: random bytes below 0x40.
+/// Step 0. BF16: sum of four random bytes, centred and scaled by 2^-13 (about normal, sigma 0.018), the first
+/// block of every 97th row zero (dead rows and unused experts do occur), blocks lowered by 0 to 23 octaves so
+/// that scales differ. FP32: 3 + 14 random low bits (a cast to BF16 loses all of them). Other dtypes: random
+/// bytes below 0x40.
 void fill(const plan::Plan& plan, std::span<std::byte> sources, std::uint64_t seed, ThreadPool& pool);
 
-/// From step - 1 to `step`. BF16: one element of every four moves by 1 to 5 units in the last place, up or down, if its
-/// magnitude is at least 2^-120; zeros stay. FP32: every element moves by 1 to 2048 units. Other dtypes: new bytes.
-/// Elements never become infinite or NaN.
+/// From step - 1 to `step`. BF16: one element of every four moves by 1 to 5 units in the last place, up or
+/// down, if its magnitude is at least 2^-120; zeros stay. FP32: every element moves by 1 to 2048 units. Other
+/// dtypes: new bytes. Elements never become infinite or NaN.
 void update(const plan::Plan& plan, std::span<std::byte> sources, std::uint64_t seed, std::uint64_t step,
             ThreadPool& pool);
 

@@ -178,7 +178,9 @@ std::optional<ExitState> ChildProcess::reap(int flags) {
   return state_;
 }
 
-void outlive_parent() noexcept { prctl(PR_SET_PDEATHSIG, 0); }
+void outlive_parent() noexcept {
+  prctl(PR_SET_PDEATHSIG, 0);
+}
 
 std::string own_executable() {
   return std::filesystem::read_symlink("/proc/self/exe").string();

@@ -6,7 +6,7 @@
 #include <cstdio>
 
 int main() {
-  std::array<std::uint16_t, refit::quant::kBlock> in{0x43E0};   // 448, the largest E4M3 value
+  std::array<std::uint16_t, refit::quant::kBlock> in{0x43E0};  // 448, the largest E4M3 value
   std::array<std::uint8_t, refit::quant::kBlock> out{};
   const unsigned scale = refit::quant::quantize_block_reference(in, {}, out);
   std::printf("refit %s: scale %u, element 0x%02x\n", refit::kVersion.data(), scale, out[0]);

@@ -40,8 +40,8 @@ inline constexpr std::array kRoundings = {
 /// mode.
 enum class ZeroScale : std::uint8_t { keep, one };
 
-/// What callers do about infinite and NaN elements: stop and name the first, or take the producer's bytes. The
-/// functions here give the producer's bytes and say whether everything was finite.
+/// What callers do about infinite and NaN elements: stop and name the first, or take the producer's bytes.
+/// The functions here give the producer's bytes and say whether everything was finite.
 enum class NonFinite : std::uint8_t { refuse, as_producer };
 
 struct Options {

@@ -18,28 +18,28 @@ enum class VerifyWhen : std::uint8_t { off, first, every };
 
 /// Host traffic around the transfer, of this rank's replayed share.
 struct HostTraffic {
-  std::uint64_t offload_full_bytes = 0;     ///< gradients and optimizer shards that offload=full moves
-  std::uint64_t offload_slim_bytes = 0;     ///< the part that offload=slim still moves
-  std::uint64_t reference_swap_bytes = 0;   ///< reference policy weights swapped in and out, one way
+  std::uint64_t offload_full_bytes = 0;    ///< gradients and optimizer shards that offload=full moves
+  std::uint64_t offload_slim_bytes = 0;    ///< the part that offload=slim still moves
+  std::uint64_t reference_swap_bytes = 0;  ///< reference policy weights swapped in and out, one way
 };
 
 /// Everything both processes need to compute the same plan, and how to run it.
 struct BenchSpec {
-  std::string config_json, config_place;    ///< text of the model's config.json and the name for messages
+  std::string config_json, config_place;  ///< text of the model's config.json and the name for messages
   model::Slice slice;
   model::Recipe recipe;
   plan::MoeLayout moe_layout = plan::MoeLayout::flashinfer_trtllm;
   plan::Switches control, treatment;
-  bool control_alone = false;               ///< run the control arm only
+  bool control_alone = false;  ///< run the control arm only
   HostTraffic host_traffic;
   std::uint64_t seed = 1;
-  unsigned threads = 1;                     ///< in each process
-  unsigned steps = 20, warmup = 2;          ///< steps counts the warm-up
-  double time_budget_s = 150;               ///< stop early after this, never with fewer than 5 measured steps
-  double timeout_s = 60;                    ///< the longest that one side waits for the other
+  unsigned threads = 1;             ///< in each process
+  unsigned steps = 20, warmup = 2;  ///< steps counts the warm-up
+  double time_budget_s = 150;       ///< stop early after this, never with fewer than 5 measured steps
+  double timeout_s = 60;            ///< the longest that one side waits for the other
   VerifyWhen verify = VerifyWhen::first;
-  std::string fault;                        ///< name of a planted fault (run/faults.hpp), empty for none
-  std::vector<verify::Check> without;       ///< checks that are switched off
+  std::string fault;                   ///< name of a planted fault (run/faults.hpp), empty for none
+  std::vector<verify::Check> without;  ///< checks that are switched off
   bool measure_copy = true;
   /// How to start the generator: program and arguments; it has to call run_generator(3).
   std::string generator_program;
@@ -49,19 +49,20 @@ struct BenchSpec {
 /// Called before each step with the number of steps done and planned (for a progress bar).
 using Progress = std::function<void(unsigned done, unsigned planned, const std::string& what)>;
 
-/// The bytes that both processes together hold during a run: sources, parameters (twice with commit=shadow), buffers
-/// and scratch of both arms. Used to choose a slice and to refuse before allocating.
+/// The bytes that both processes together hold during a run: sources, parameters (twice with commit=shadow),
+/// buffers and scratch of both arms. Used to choose a slice and to refuse before allocating.
 [[nodiscard]] std::uint64_t memory_needed(const plan::Plan& plan, const plan::Switches& control,
                                           const plan::Switches& treatment, unsigned threads);
 
 [[nodiscard]] plan::Plan make_plan(const BenchSpec& spec, const plan::Switches& switches);
 
-/// Runs the trainer's side here and the generator as a child. Throws Error for anything that stops it; a verification
-/// that finds differences is a result, not an error.
+/// Runs the trainer's side here and the generator as a child. Throws Error for anything that stops it; a
+/// verification that finds differences is a result, not an error.
 [[nodiscard]] BenchResult run_bench(const BenchSpec& spec, const Progress& progress = {});
 
-/// The generator's side, over the descriptor of its socket. Returns when the trainer says goodbye; throws Error when
-/// the trainer is gone or sends something that cannot be accepted, after telling it why if it still listens.
+/// The generator's side, over the descriptor of its socket. Returns when the trainer says goodbye; throws
+/// Error when the trainer is gone or sends something that cannot be accepted, after telling it why if it
+/// still listens.
 void run_generator(int fd);
 
 }  // namespace refit::run

@@ -19,56 +19,58 @@ enum class Role : std::uint8_t { trainer, generator };
 
 /// One stage on one process's control thread. One sample a measured step; bytes and launches are of one step.
 struct StageSamples {
-  /// trainer: allocate, gather, quantize, pack, publish, wait; transfer (direct: quantize, permute, swizzle and store in
-  /// one pass). generator: wait, open (handles), load, quantize (prequantize=off), shuffle, swizzle, commit.
+  /// trainer: allocate, gather, quantize, pack, publish, wait; transfer (direct: quantize, permute, swizzle
+  /// and store in one pass). generator: wait, open (handles), load, quantize (prequantize=off), shuffle,
+  /// swizzle, commit.
   std::string name;
   Role role = Role::trainer;
   std::vector<double> seconds;
-  std::uint64_t bytes = 0;     ///< what the stage has to move: each byte read once + each byte written once; 0: none
+  std::uint64_t bytes =
+      0;  ///< what the stage has to move: each byte read once + each byte written once; 0: none
   std::uint64_t launches = 0;  ///< calls into the data path
 };
 
 /// A timed phase that this bench ran. Keys are NeMo-RL's timer names.
 struct PhaseSamples {
   std::vector<double> seconds;
-  std::uint64_t floor_bytes = 0;   ///< bytes that the plan needs; 0: no floor
-  bool stand_in = false;           ///< host-memory copies in place of device traffic
+  std::uint64_t floor_bytes = 0;  ///< bytes that the plan needs; 0: no floor
+  bool stand_in = false;          ///< host-memory copies in place of device traffic
 };
 
 struct ArmResult {
   plan::Switches switches;
-  std::vector<std::string> inapplicable;         ///< switches that this pipeline does not look at
-  std::map<std::string, PhaseSamples> phases;    ///< measured here only
+  std::vector<std::string> inapplicable;       ///< switches that this pipeline does not look at
+  std::map<std::string, PhaseSamples> phases;  ///< measured here only
   std::vector<StageSamples> stages;
   struct RoleTime {
-    std::vector<double> wall, unattributed;      ///< of one process's control thread, a sample a step
+    std::vector<double> wall, unattributed;  ///< of one process's control thread, a sample a step
   };
   RoleTime trainer, generator;
-  std::uint64_t wire_bytes = 0;        ///< payload that crosses between the processes in one refit
-  std::uint64_t message_bytes = 0;     ///< control messages of one refit: keys, handles, acknowledgements
+  std::uint64_t wire_bytes = 0;     ///< payload that crosses between the processes in one refit
+  std::uint64_t message_bytes = 0;  ///< control messages of one refit: keys, handles, acknowledgements
   std::uint64_t messages = 0, buckets = 0, handles_opened = 0;
   std::uint64_t peak_extra_bytes = 0;  ///< both processes, beside sources and final parameters
   verify::Verdict verdict;
-  unsigned verified_refits = 0;        ///< 0: not verified
+  unsigned verified_refits = 0;  ///< 0: not verified
 };
 
 /// memcpy of arrays far larger than the last-level cache where memory allows, with the threads of the run.
 struct CopyBandwidth {
-  double bytes_per_second = 0;         ///< bytes read + bytes written, the median repetition
-  std::vector<double> samples;         ///< bytes per second of each repetition, before and after the steps
+  double bytes_per_second = 0;  ///< bytes read + bytes written, the median repetition
+  std::vector<double> samples;  ///< bytes per second of each repetition, before and after the steps
   std::uint64_t array_bytes = 0;
   unsigned threads = 0;
 };
 
 struct BenchResult {
   ArmResult control, treatment;
-  unsigned warmup = 0;                 ///< first steps, run but not among the samples
-  unsigned steps = 0;                  ///< measured steps of each arm
-  bool stopped_early = false;          ///< the time budget ended before all steps asked for
-  std::vector<double> warmup_control, warmup_treatment;   ///< transfer_and_update_weights of the warm-up steps
+  unsigned warmup = 0;                                   ///< first steps, run but not among the samples
+  unsigned steps = 0;                                    ///< measured steps of each arm
+  bool stopped_early = false;                            ///< the time budget ended before all steps asked for
+  std::vector<double> warmup_control, warmup_treatment;  ///< transfer_and_update_weights of the warm-up steps
   CopyBandwidth copy;
   std::uint64_t source_bytes = 0, destination_bytes = 0;  ///< of the replayed plan
-  double seconds = 0;                  ///< the whole bench
+  double seconds = 0;                                     ///< the whole bench
 };
 
 }  // namespace refit::run

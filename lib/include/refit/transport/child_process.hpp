@@ -47,8 +47,8 @@ class ChildProcess {
   std::optional<ExitState> state_;
 };
 
-/// For a spawned child that notices the end of its socket by itself and has something to say then: the death of its
-/// parent no longer kills it.
+/// For a spawned child that notices the end of its socket by itself and has something to say then: the death
+/// of its parent no longer kills it.
 void outlive_parent() noexcept;
 
 /// The path of the running program.

@@ -30,9 +30,15 @@ void add_deepseek_mlp(Builder& out, const DeepseekMlp& mlp, std::uint64_t layer)
   if (mlp.shared_width > 0) add_mlp(out, "mlp.shared_experts", shared_mlp, mlp.shared_width);
 }
 
-void add_trailing_mtp(const Config& config, Builder& out,
-                      const std::function<void(std::uint64_t index)>& add_layer) {
+void add_deepseek_model(const Config& config, Builder& out,
+                        const std::function<void(std::uint64_t index)>& add_layer) {
   const Dimensions& dims = out.dims();
+  add_embedding(out, "model.");
+  for (std::uint64_t i = 0; i < dims.layers; ++i) {
+    out.section(layer_prefix("model.", i), static_cast<int>(i));
+    add_layer(i);
+  }
+  add_final_norm_and_head(out, "model.");
   const std::uint64_t count = config.optional_number("num_nextn_predict_layers", limits::few, 0).value_or(0);
   for (std::uint64_t i = dims.layers; i < dims.layers + count; ++i) {
     out.mtp_section(layer_prefix("model.", i), static_cast<int>(i));

@@ -24,9 +24,10 @@ struct DeepseekMlp {
 
 void add_deepseek_mlp(Builder& out, const DeepseekMlp& mlp, std::uint64_t layer);
 
-/// num_nextn_predict_layers layers with the indices after the last one. They repeat embedding and head;
-/// GLM-4.6 leaves these two out under the same configuration.
-void add_trailing_mtp(const Config& config, Builder& out,
-                      const std::function<void(std::uint64_t index)>& add_layer);
+/// The whole model around its layers: embedding, layers, final norm, head, and num_nextn_predict_layers
+/// multi-token-prediction layers with the indices after the last one. These repeat embedding and head;
+/// GLM-4.6 leaves the two out under the same configuration.
+void add_deepseek_model(const Config& config, Builder& out,
+                        const std::function<void(std::uint64_t index)>& add_layer);
 
 }  // namespace refit::model

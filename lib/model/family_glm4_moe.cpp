@@ -5,7 +5,6 @@
 namespace refit::model {
 
 void build_glm4_moe(const Config& config, Builder& out) {
-  Dimensions& dims = out.dims();
   read_layers(config, out);
   read_heads(config, out);
   read_experts(config, out);
@@ -19,13 +18,7 @@ void build_glm4_moe(const Config& config, Builder& out) {
     add_deepseek_mlp(out, mlp, index);
     add_layer_norms(out);
   };
-  add_embedding(out, "model.");
-  for (std::uint64_t i = 0; i < dims.layers; ++i) {
-    out.section(layer_prefix("model.", i), static_cast<int>(i));
-    add_layer(i);
-  }
-  add_final_norm_and_head(out, "model.");
-  add_trailing_mtp(config, out, add_layer);
+  add_deepseek_model(config, out, add_layer);
 }
 
 }  // namespace refit::model

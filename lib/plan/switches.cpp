@@ -2,13 +2,16 @@
 #include "refit/plan/switches.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
 #include <iterator>
-#include <numeric>
+#include <string_view>
+#include <vector>
 
 #include "base/json.hpp"
+#include "base/nearest.hpp"
 #include "plan/names.hpp"
 #include "refit/base/bytes.hpp"
 #include "refit/base/error.hpp"
@@ -96,32 +99,16 @@ constexpr std::array all_switches{
     named<&Switches::non_finite, names::non_finite>("non_finite", UsedBy::both),
 };
 
-/// Insertions, deletions and replacements that turn one text into the other.
-std::size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    std::size_t diagonal = row[0];
-    row[0] = i + 1;
-    for (std::size_t j = 0; j < b.size(); ++j) {
-      const std::size_t replaced = diagonal + (a[i] == b[j] ? 0 : 1);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({replaced, row[j] + 1, row[j + 1] + 1});
-    }
-  }
-  return row[b.size()];
-}
-
 const Switch& find_switch(std::string_view name) {
   const auto found = std::find_if(all_switches.begin(), all_switches.end(),
                                   [&](const Switch& candidate) { return candidate.name == name; });
   if (found != all_switches.end()) return *found;
-  const std::string_view typed = name.substr(0, 64);  // bounds the work; no switch is as long
-  const auto nearest = std::min_element(
-      all_switches.begin(), all_switches.end(), [&](const Switch& left, const Switch& right) {
-        return edit_distance(typed, left.name) < edit_distance(typed, right.name);
-      });
-  fail_input(fmt::format("There is no switch {}; the nearest name is {}.", json_quoted(name), nearest->name));
+  std::vector<std::string_view> names;
+  for (const Switch& each : all_switches) names.push_back(each.name);
+  const auto meant = nearest(name, names);
+  fail_input(meant ? fmt::format("There is no switch {}; did you mean \"{}\"?", json_quoted(name), *meant)
+                   : fmt::format("There is no switch {}; the switches are {}.", json_quoted(name),
+                                 fmt::join(names, ", ")));
 }
 
 }  // namespace

@@ -119,6 +119,11 @@ std::string header(const Report& report) {
 // --- phases
 // ---------------------------------------------------------------------------------------------------------
 
+/// A stand-in of a scenario without such traffic: what is timed is the timer.
+bool copied_nothing(const PhaseFigures& phase) {
+  return phase.source == Source::stand_in && median(phase).value_or(0) < 1e-6;
+}
+
 std::string phase_table(const Figures& figures) {
   std::string text = fmt::format("{:<30}{:>9} {:>9} {:>9} {:>11} {:>12} {:>15}\n", "phase", "off s", "on s",
                                  "change", "spread %", "x floor", "published s");
@@ -126,6 +131,7 @@ std::string phase_table(const Figures& figures) {
   for (std::size_t i = 0; i < figures.control.phases.size(); ++i) {
     const auto& [key, off] = figures.control.phases[i];
     const PhaseFigures& on = figures.treatment.phases[i].second;
+    if (copied_nothing(off) && copied_nothing(on)) continue;
     const std::size_t slash = key.find('/');
     const std::string first = key.substr(0, slash);
     if (slash != key.npos && first != group) text += first + "\n";
@@ -268,7 +274,9 @@ std::string verify_lines(const char* name, const run::ArmResult& arm) {
                               result.findings.size() - kShownFindings);
     }
   }
-  return wrapped(fmt::format("{:<4}{} refits: {}", name, arm.verified_refits, fmt::join(verdicts, ", ")), 4) +
+  return wrapped(fmt::format("{:<4}{} {}: {}", name, arm.verified_refits,
+                             arm.verified_refits == 1 ? "refit" : "refits", fmt::join(verdicts, ", ")),
+                 4) +
          findings;
 }
 

@@ -4,6 +4,7 @@
 #include "refit/base/bytes.hpp"
 #include "refit/plan/wire.hpp"
 #include "refit/run/bench.hpp"
+#include "run/batching.hpp"
 #include "run/host_traffic.hpp"
 
 namespace refit::run {
@@ -11,7 +12,6 @@ namespace {
 
 /// Code, stacks, plans, messages and evidence of two processes.
 constexpr std::uint64_t kProcessBytes = 192u << 20;
-constexpr std::uint64_t kBatchTensors = 16 * 3;
 
 std::uint64_t staging_bytes(const plan::Plan& plan, const plan::Switches& switches, unsigned threads) {
   if (switches.pipeline == plan::Pipeline::direct) return 0;
@@ -25,9 +25,8 @@ std::uint64_t staging_bytes(const plan::Plan& plan, const plan::Switches& switch
   for (const plan::WireEntry& entry : wire.entries) {
     if (plan.segments[entry.segment].op == plan::Op::quantize) tensor = std::max(tensor, entry.bytes);
   }
-  const std::uint64_t batch = switches.quantize == plan::Quantize::batched ? kBatchTensors : 1;
   return slot * (switches.double_buffer ? 2 : 1) + canonical + matrix * threads +
-         (switches.prequantize ? batch * tensor * 2 : 0);
+         (switches.prequantize ? tensors_per_call(switches.quantize) * tensor * 2 : 0);
 }
 
 }  // namespace

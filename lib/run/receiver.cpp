@@ -15,12 +15,11 @@
 #include "refit/base/error.hpp"
 #include "refit/layout/moe_shuffle.hpp"
 #include "refit/layout/scale_128x4.hpp"
+#include "run/batching.hpp"
 #include "run/segments.hpp"
 
 namespace refit::run {
 namespace {
-
-constexpr std::size_t kBatchTensors = 16 * 3;
 
 std::span<const std::uint8_t> as_u8(const std::byte* data, std::uint64_t bytes) {
   return {reinterpret_cast<const std::uint8_t*>(data), bytes};
@@ -221,8 +220,7 @@ void Receiver::install(std::uint32_t entry_index, const std::byte* bytes, Timeli
   }
   if (segment.op == plan::Op::quantize && !wire_.prequantized) {
     pending_.emplace_back(entry_index, bytes);
-    const std::size_t limit = switches_.quantize == plan::Quantize::batched ? kBatchTensors : 1;
-    if (pending_.size() >= limit) quantize_pending(timeline);
+    if (pending_.size() >= tensors_per_call(switches_.quantize)) quantize_pending(timeline);
     return;
   }
   copy_entry(entry_index, bytes);

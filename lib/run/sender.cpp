@@ -8,13 +8,11 @@
 
 #include "refit/base/digest.hpp"
 #include "refit/base/error.hpp"
+#include "run/batching.hpp"
 #include "run/segments.hpp"
 
 namespace refit::run {
 namespace {
-
-/// quantize=batched takes the three projections of up to 16 experts in one call (NeMo-RL PR 3804).
-constexpr std::uint32_t kBatchTensors = 16 * 3;
 
 bool quantized_entry(const plan::Plan& plan, const plan::Wire& wire, const plan::WireEntry& entry) {
   return wire.prequantized && plan.segments[entry.segment].op == plan::Op::quantize;
@@ -48,7 +46,7 @@ const std::byte* Sender::source_rows(const plan::WireEntry& entry) const {
 }
 
 void Sender::quantize_from(std::uint32_t first, Timeline& timeline) {
-  const std::uint32_t limit = switches_.quantize == plan::Quantize::batched ? kBatchTensors : 1;
+  const std::size_t limit = tensors_per_call(switches_.quantize);
   std::vector<std::uint32_t> batch;  // value entries; each is followed by its scale entry
   std::uint64_t bytes = 0, moved = 0;
   std::uint32_t next = first;

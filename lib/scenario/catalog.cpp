@@ -8,11 +8,11 @@
 #include <system_error>
 
 #include "base/json.hpp"
+#include "base/nearest.hpp"
 #include "refit/base/error.hpp"
 #include "refit/scenario/scenario.hpp"
-#include "scenario/nearest.hpp"
 
-namespace refit::scenario {
+namespace refit {
 namespace {
 
 namespace fs = std::filesystem;
@@ -75,4 +75,4 @@ std::vector<Entry> list_scenarios() {
   return entries;
 }
 
-}  // namespace refit::scenario
+}  // namespace refit

@@ -8,10 +8,10 @@
 #include <cmath>
 #include <utility>
 
+#include "base/nearest.hpp"
 #include "refit/base/error.hpp"
-#include "scenario/nearest.hpp"
 
-namespace refit::scenario {
+namespace refit {
 namespace {
 
 /// RFC 6901: '~' and '/' inside a key are written ~0 and ~1.
@@ -133,4 +133,4 @@ std::vector<std::string> StrictObject::keys() const {
   return keys;
 }
 
-}  // namespace refit::scenario
+}  // namespace refit

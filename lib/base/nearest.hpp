@@ -5,10 +5,10 @@
 #include <span>
 #include <string_view>
 
-namespace refit::scenario {
+namespace refit {
 
 /// The word with the smallest edit distance to `text`, if that is at most half of the longer of the two.
 [[nodiscard]] std::optional<std::string_view> nearest(std::string_view text,
                                                       std::span<const std::string_view> words);
 
-}  // namespace refit::scenario
+}  // namespace refit

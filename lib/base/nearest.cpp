@@ -1,11 +1,11 @@
 // The known word that was probably meant.
-#include "scenario/nearest.hpp"
+#include "base/nearest.hpp"
 
 #include <algorithm>
 #include <numeric>
 #include <vector>
 
-namespace refit::scenario {
+namespace refit {
 namespace {
 
 /// Insertions, deletions and replacements that make b out of a.
@@ -39,4 +39,4 @@ std::optional<std::string_view> nearest(std::string_view text, std::span<const s
   return best;
 }
 
-}  // namespace refit::scenario
+}  // namespace refit

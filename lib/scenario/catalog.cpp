@@ -12,7 +12,7 @@
 #include "refit/base/error.hpp"
 #include "refit/scenario/scenario.hpp"
 
-namespace refit {
+namespace refit::scenario {
 namespace {
 
 namespace fs = std::filesystem;
@@ -75,4 +75,4 @@ std::vector<Entry> list_scenarios() {
   return entries;
 }
 
-}  // namespace refit
+}  // namespace refit::scenario

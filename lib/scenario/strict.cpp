@@ -11,7 +11,7 @@
 #include "base/nearest.hpp"
 #include "refit/base/error.hpp"
 
-namespace refit {
+namespace refit::scenario {
 namespace {
 
 /// RFC 6901: '~' and '/' inside a key are written ~0 and ~1.
@@ -133,4 +133,4 @@ std::vector<std::string> StrictObject::keys() const {
   return keys;
 }
 
-}  // namespace refit
+}  // namespace refit::scenario

@@ -483,6 +483,7 @@ TEST_CASE("gpt-oss stores each layer's experts in transposed slabs with biases")
   const Inventory oss = model("gpt-oss-20b");
   const std::string at = "model.layers.23.";
   CHECK(oss.dims.slabs == SlabForm::columns_interleaved);
+  CHECK(oss.expert_bytes() == 2ull * 24 * 32 * (2880 * 5760 + 5760 + 2880 * 2880 + 2880));
   CHECK(oss.tensors.front().spec.dtype == DType::bf16);  // the configuration names no dtype
   check_shapes(oss, at,
                {{"mlp.experts.gate_up_proj", "[32, 2880, 5760]"},

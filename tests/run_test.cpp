@@ -122,6 +122,9 @@ TEST_CASE("router_bias=bf16 is found on exactly the bias tensors") {
   }
   CHECK(tensors == std::set<std::string>{"model.layers.1.mlp.gate.e_score_correction_bias",
                                          "model.layers.2.mlp.gate.e_score_correction_bias"});
+  // The values are wrong; nothing is missing and nothing beside them was touched.
+  CHECK(result.control.verdict[verify::Check::wire].mismatches == 0);
+  CHECK(result.control.verdict[verify::Check::coverage].mismatches == 0);
 }
 
 TEST_CASE("every planted fault is found by the check that is meant to find it") {
@@ -134,6 +137,7 @@ TEST_CASE("every planted fault is found by the check that is meant to find it") 
     INFO(findings(result.control.verdict));
     CHECK(result.control.verdict[fault.caught_by].mismatches > 0);
     CHECK(!result.control.verdict[fault.caught_by].findings.empty());
+    CHECK(result.control.fault_acted);
   }
 }
 

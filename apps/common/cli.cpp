@@ -22,7 +22,7 @@ constexpr int kUsage = 2;
 constexpr int kRuntime = 3;
 
 int complain(const CLI::App& app, const char* sentence, int code) {
-  fmt::print(stderr, "{}: {}\n", app.get_name(), sentence);
+  write_stderr(fmt::format("{}: {}\n", app.get_name(), sentence));
   return code;
 }
 
@@ -36,6 +36,11 @@ int answer(const CLI::App& app, const CLI::Success& success) {
 
 }  // namespace
 
+void write_stderr(std::string_view text) noexcept {
+  (void)std::fwrite(text.data(), 1, text.size(), stderr);
+  (void)std::fflush(stderr);
+}
+
 int run_app(CLI::App& app, int argc, char** argv, const std::function<int()>& body) {
   // A file size limit shall be a write error with a message, like a full disk.
   std::signal(SIGXFSZ, SIG_IGN);
@@ -48,7 +53,7 @@ int run_app(CLI::App& app, int argc, char** argv, const std::function<int()>& bo
     return body();
   } catch (const CLI::ParseError& error) {
     complain(app, error.what(), kUsage);
-    fmt::print(stderr, "{} --help says how it is used.\n", app.get_name());
+    write_stderr(fmt::format("{} --help says how it is used.\n", app.get_name()));
     return kUsage;
   } catch (const Error& error) {
     return complain(app, error.what(), exit_code(error.kind()));

@@ -16,6 +16,9 @@ namespace refit::apps {
 /// "NAME 0.1.0 (commit 0123456789ab, modified)".
 [[nodiscard]] std::string version_line(const std::string& name);
 
+/// Writes to standard error as far as it takes it: what nobody can read is no reason to stop.
+void write_stderr(std::string_view text) noexcept;
+
 /// Writes all of `text`, now. Error(runtime) when standard output does not take it.
 void write_stdout(std::string_view text);
 

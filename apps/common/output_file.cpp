@@ -74,6 +74,9 @@ OutputFile::OutputFile(std::string path) : path_(std::move(path)) {
   if (fs::exists(status) && !fs::is_regular_file(status)) return;
 
   // Behind a symbolic link the file is replaced, not the link.
+  if (fs::is_symlink(fs::symlink_status(path_, ignored)) && !fs::exists(status)) {
+    refuse("it is a symbolic link that leads nowhere");
+  }
   const fs::path target = fs::exists(status) ? fs::canonical(path_) : fs::path(path_);
   path_ = target.string();
   temporary_ = fmt::format("{}.{}.tmp", path_, ::getpid());
@@ -105,6 +108,8 @@ void OutputFile::write_file(std::string_view text) const {
   try {
     Writer writer(temporary_, O_CREAT | O_TRUNC);
     writer.write(text);
+    struct stat existing {};
+    if (::stat(path_.c_str(), &existing) == 0) ::chmod(temporary_.c_str(), existing.st_mode & 07777);
     writer.sync();
     writer.close();
     if (::rename(temporary_.c_str(), path_.c_str()) != 0) {

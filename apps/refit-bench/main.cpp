@@ -42,7 +42,7 @@ class Output {
     if (quiet_ && json_) return;
     const std::string text = report::to_table(report);
     if (json_ && json_->is_stdout()) {
-      fmt::print(stderr, "{}", text);
+      write_stderr(text);
     } else {
       write_stdout(text);
     }
@@ -90,8 +90,8 @@ int bench(const BenchOptions& options, std::vector<std::string> argv) {
   } catch (const Error& error) {
     report.status = report::Status::refused;
     report.message = error.what();
-    output.table(report);
     output.json(report);
+    output.table(report);
     throw;
   }
   set_run(options, report.replay->spec);
@@ -100,8 +100,9 @@ int bench(const BenchOptions& options, std::vector<std::string> argv) {
   } else {
     run_and_report(options, output, report);
   }
-  output.table(report);
+  // The file first: a reader of the table who has left must not cost the measurement.
   output.json(report);
+  output.table(report);
   return report.status == report::Status::mismatch ? exit_code(ErrorKind::check) : 0;
 }
 

@@ -1,6 +1,8 @@
 // A progress bar on a terminal; nothing anywhere else.
 #include "progress.hpp"
 
+#include "common/cli.hpp"
+
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -22,9 +24,8 @@ ProgressBar::~ProgressBar() {
 void ProgressBar::show(unsigned done, unsigned planned, const std::string& what) {
   if (!enabled_) return;
   const unsigned full = planned == 0 ? 0 : static_cast<unsigned>(std::uint64_t{kCells} * done / planned);
-  fmt::print(stderr, "{}[{:=<{}}{:{}}] {}/{} {}", kClearLine, "", full, "", kCells - full, done, planned,
-             what);
-  std::fflush(stderr);
+  write_stderr(
+      fmt::format("{}[{:=<{}}{:{}}] {}/{} {}", kClearLine, "", full, "", kCells - full, done, planned, what));
 }
 
 }  // namespace refit::apps

@@ -38,15 +38,19 @@ class MutantRun {
   MutantRun(const MutantsOptions& options, scenario::Scenario scenario)
       : options_(options), scenario_(std::move(scenario)), without_(parse_without(options.without)) {}
 
-  /// What verification says of a refit with this fault, and an empty text when it sees nothing wrong.
-  [[nodiscard]] std::string run(const std::string& fault, std::string_view switches) const {
+  struct Outcome {
+    bool planted = false;  ///< the model and switches have what the fault needs
+    std::string found;     ///< empty when verification sees nothing wrong
+  };
+  [[nodiscard]] Outcome run(const std::string& fault, std::string_view switches) const {
     scenario::Scenario scenario = scenario_;
     scenario.control = scenario.treatment;
     scenario::override_switches(scenario.control, switches);
     run::BenchSpec spec = one_verified_step(scenario, options_.refit);
     spec.fault = fault;
     spec.without = without_;
-    return first_finding(run::run_bench(spec).control.verdict);
+    const run::BenchResult result = run::run_bench(spec);
+    return {result.control.fault_acted, first_finding(result.control.verdict)};
   }
 
  private:
@@ -84,20 +88,22 @@ int run_mutants(const MutantsOptions& asked) {
     options.refit.scenario = kDefaultScenario;
   const MutantRun mutants(options, chosen_scenario(options.refit));
 
-  const std::string clean = mutants.run("", "");
+  const std::string clean = mutants.run("", "").found;
   if (!clean.empty()) {
     throw Error(ErrorKind::check, fmt::format("the refit without any fault does not verify: {}", clean));
   }
-  std::size_t killed = 0;
-  const auto faults = run::all_faults();
-  for (const run::Fault& fault : faults) {
-    const std::string found = mutants.run(std::string(fault.name), fault.switches);
-    killed += found.empty() ? 0 : 1;
-    write_stdout(fmt::format("{:<9} {:<26} {}\n", found.empty() ? "SURVIVED" : "killed", fault.name,
-                             found.empty() ? std::string(fault.what) : found));
+  std::size_t killed = 0, planted = 0;
+  for (const run::Fault& fault : run::all_faults()) {
+    const MutantRun::Outcome outcome = mutants.run(std::string(fault.name), fault.switches);
+    const bool found = !outcome.found.empty();
+    planted += outcome.planted ? 1 : 0;
+    killed += outcome.planted && found ? 1 : 0;
+    const char* const word = !outcome.planted ? "no victim" : found ? "killed" : "SURVIVED";
+    write_stdout(fmt::format("{:<9} {:<26} {}\n", word, fault.name,
+                             outcome.planted && found ? outcome.found : std::string(fault.what)));
   }
-  write_stdout(fmt::format("killed {}/{}\n", killed, faults.size()));
-  return killed == faults.size() ? 0 : exit_code(ErrorKind::check);
+  write_stdout(fmt::format("killed {}/{}\n", killed, planted));
+  return killed == planted && planted > 0 ? 0 : exit_code(ErrorKind::check);
 }
 
 }  // namespace refit::apps

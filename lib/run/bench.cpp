@@ -111,6 +111,7 @@ class Bench {
         kSecondPoison,     trainer_.version(), trainer_.committed_version(),      spec_.without};
     out.verdict.merge(judge(judgement, record, trainer_.pool()));
     ++out.verified_refits;
+    out.fault_acted = out.fault_acted || record.fault_acted;
   }
 
   const BenchSpec& spec_;

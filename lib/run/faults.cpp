@@ -79,14 +79,18 @@ struct FlipBitInTransit : Hooks {
   void in_transit(const Plan& plan, const Wire& wire, std::size_t bucket,
                   std::span<std::byte> bytes) override {
     const auto entry = quantized_in(plan, wire, bucket, false);
-    if (entry) bytes_of(wire, *entry, bytes)[wire.entries[*entry].bytes / 2] ^= std::byte{0x10};
+    if (!entry) return;
+    bytes_of(wire, *entry, bytes)[wire.entries[*entry].bytes / 2] ^= std::byte{0x10};
+    act();
   }
 };
 
 struct FlipBitBeforeSending : Hooks {
   void packed(const Plan& plan, const Wire& wire, std::size_t bucket, std::span<std::byte> bytes) override {
     const auto entry = quantized_in(plan, wire, bucket, false);
-    if (entry) bytes_of(wire, *entry, bytes)[wire.entries[*entry].bytes / 2] ^= std::byte{0x01};
+    if (!entry) return;
+    bytes_of(wire, *entry, bytes)[wire.entries[*entry].bytes / 2] ^= std::byte{0x01};
+    act();
   }
 };
 
@@ -100,6 +104,7 @@ struct SwapExpertsInBucket : Hooks {
       if (wire.entries[*other].bytes != wire.entries[*first].bytes) continue;
       const std::span<std::byte> a = bytes_of(wire, *first, bytes), b = bytes_of(wire, *other, bytes);
       std::swap_ranges(a.begin(), a.end(), b.begin());
+      act();
       return;
     }
   }
@@ -111,6 +116,7 @@ struct TruncatedTensor : Hooks {
     if (!entry) return;
     const std::span<std::byte> tensor = bytes_of(wire, *entry, bytes);
     std::fill(tensor.end() - static_cast<std::ptrdiff_t>(tensor.size() / 4), tensor.end(), std::byte{0});
+    act();
   }
 };
 
@@ -120,6 +126,7 @@ struct ScalesNeverComputed : Hooks {
     if (!entry) return;
     const std::span<std::byte> tensor = bytes_of(wire, *entry, bytes);
     std::fill(tensor.begin(), tensor.end(), std::byte{0});
+    act();
   }
 };
 
@@ -129,18 +136,31 @@ struct ScaleOffByOne : Hooks {
     if (!entry) return;
     std::byte& scale = bytes_of(wire, *entry, bytes).back();
     scale = static_cast<std::byte>(std::to_integer<unsigned>(scale) + 1);
+    act();
   }
 };
 
 struct OtherRounding : Hooks {
   quant::Options quantize_options(const Segment&, const quant::Options& options) override {
+    act();
     return {quant::Rounding::torchao_floor, options.zero_scale, options.non_finite};
   }
 };
 
 struct ScaleByteZeroKept : Hooks {
   quant::Options quantize_options(const Segment&, const quant::Options& options) override {
+    if (options.zero_scale == quant::ZeroScale::one) act();
     return {options.rounding, quant::ZeroScale::keep, options.non_finite};
+  }
+};
+
+/// The switch router_bias=bf16 does it; this says whether the model has such a bias.
+struct BiasThroughBf16 : Hooks {
+  void packed(const Plan& plan, const Wire& wire, std::size_t bucket, std::span<std::byte>) override {
+    const plan::Bucket& b = wire.buckets[bucket];
+    for (std::size_t e = b.first_entry; e < b.first_entry + b.entries; ++e) {
+      if (plan.segments[wire.entries[e].segment].op == plan::Op::round_bf16) act();
+    }
   }
 };
 
@@ -166,6 +186,7 @@ class StaleTensor : public Hooks {
       const std::uint64_t row_bytes = entry.bytes / entry.rows;
       std::memcpy(bytes_of(wire, e, bytes).data(),
                   stale_.data() + (segment.source_row + entry.row_begin) * row_bytes, entry.bytes);
+      act();
     }
   }
 
@@ -176,7 +197,9 @@ class StaleTensor : public Hooks {
 
 struct SegmentNotExecuted : Hooks {
   bool execute(const Plan& plan, const Segment& segment) override {
-    return segment.op != plan::Op::quantize || &segment != first_quantize(plan);
+    if (&segment != first_quantize(plan)) return true;
+    act();
+    return false;
   }
   static const Segment* first_quantize(const Plan& plan) {
     for (const Segment& s : plan.segments) {
@@ -196,7 +219,9 @@ class FirstQuantizedInstalled : public Hooks {
   Install install(const Plan& plan, const WireEntry& entry) override {
     if (plan.segments[entry.segment].op != plan::Op::quantize || entry.scale != scale_) return Install::once;
     if (victim_.empty()) victim_ = entry.name;
-    return entry.name == victim_ ? how_ : Install::once;
+    if (entry.name != victim_) return Install::once;
+    act();
+    return how_;
   }
 
  private:
@@ -220,6 +245,7 @@ class Exchanged : public Hooks {
              partner_(plan, first, plan.segments[wire.entries[e].segment]);
     });
     if (!other) return entry;
+    act();
     for (const std::size_t scale : {std::size_t{0}, std::size_t{1}}) {  // an entry's scales follow it
       if (entry == *victim + scale) return *other + scale;
       if (entry == *other + scale) return *victim + scale;
@@ -232,14 +258,19 @@ class Exchanged : public Hooks {
 };
 
 struct EarlyAcknowledge : Hooks {
-  bool acknowledge_before_reading() override { return true; }
+  bool acknowledge_before_reading() override {
+    act();
+    return true;
+  }
 };
 
 class Shuffled : public Hooks {
  public:
   explicit Shuffled(unsigned times) : times_(times) {}
   unsigned shuffles(const Plan& plan, const Destination& weight) override {
-    return &weight == first_shuffled(plan) ? times_ : 1;
+    if (&weight != first_shuffled(plan)) return 1;
+    act();
+    return times_;
   }
 
  private:
@@ -252,6 +283,7 @@ struct ScaleRowsSwapped : Hooks {
     if (&scale != first_tiled(plan, false)) return;
     std::swap_ranges(canonical.begin(), canonical.begin() + static_cast<std::ptrdiff_t>(cols),
                      canonical.begin() + static_cast<std::ptrdiff_t>(cols));
+    act();
   }
 };
 
@@ -266,6 +298,7 @@ struct ScalesRowMajor : Hooks {
     layout::untile_scales_128x4(tiled, scale->matrix_rows, cols, rows);
     std::fill(tiled.begin(), tiled.end(), std::uint8_t{0});
     std::copy(rows.begin(), rows.end(), tiled.begin());
+    act();
   }
 };
 
@@ -276,13 +309,16 @@ struct PaddingNotZero : Hooks {
     const std::uint64_t cols = plan.destinations[scale->scale_of].spec.cols() / quant::kBlock;
     destinations[scale->offset + layout::scale_128x4_offset(0, cols, layout::padded_scale_cols(cols))] =
         std::byte{0xA5};
+    act();
   }
 };
 
 struct FlipBitAfterInstall : Hooks {
   void installed(const Plan& plan, std::span<std::byte> destinations) override {
     const Destination* const weight = first_shuffled(plan);
-    if (weight != nullptr) destinations[weight->offset + weight->matrix_bytes - 1] ^= std::byte{0x80};
+    if (weight == nullptr) return;
+    destinations[weight->offset + weight->matrix_bytes - 1] ^= std::byte{0x80};
+    act();
   }
 };
 
@@ -292,11 +328,15 @@ struct WritePastEnd : Hooks {
     constexpr std::uint64_t kTooFar = 8;
     std::fill_n(destinations.begin() + static_cast<std::ptrdiff_t>(first.offset + first.spec.bytes()),
                 kTooFar, std::byte{0xEE});
+    act();
   }
 };
 
 struct StaleVersion : Hooks {
-  std::uint64_t committed_version(std::uint64_t version) override { return version - 1; }
+  std::uint64_t committed_version(std::uint64_t version) override {
+    act();
+    return version - 1;
+  }
 };
 
 // --- the list
@@ -353,7 +393,7 @@ constexpr std::array kFaults = {
     Entry{{"stale-tensor", "a tensor is from the step before", "", Check::quantizer}, make<StaleTensor>},
     Entry{{"bias-through-bf16", "the FP32 router bias is rounded to BF16 on its way", "router_bias=bf16",
            Check::quantizer},
-          make<Hooks>},
+          make<BiasThroughBf16>},
     Entry{{"experts-swapped-at-load", "two experts are loaded into each other's place", "", Check::layout},
           make_exchanged<next_expert>},
     Entry{{"w1-w3-exchanged", "gate and up rows are loaded into each other's place", "", Check::layout},

@@ -137,6 +137,7 @@ void Generator::refit(const BeginRecord& begin) {
   for (const StageTotal& stage : timeline.stages()) {
     record.stages.push_back({std::string(stage.name), stage.seconds, stage.bytes, stage.launches});
   }
+  record.fault_acted = hooks_->acted();
   record.peak_extra_bytes = ledgers_[begin.arm].peak();
   record.handles_opened =
       receivers_[begin.arm] ? receivers_[begin.arm]->handles_opened() - handles_before : 0;

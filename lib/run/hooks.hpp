@@ -1,6 +1,7 @@
 // Where a planted fault can reach into a refit. The default does nothing; see faults.cpp for those that do.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -15,6 +16,9 @@ namespace refit::run {
 class Hooks {
  public:
   virtual ~Hooks() = default;
+
+  /// Whether the fault found something to act on: not every model and switch has what it needs.
+  [[nodiscard]] bool acted() const noexcept { return acted_.load(std::memory_order_relaxed); }
 
   // Trainer.
   /// The options with which the sender quantizes a segment.
@@ -45,6 +49,12 @@ class Hooks {
   /// Everything is laid out and not yet committed.
   virtual void installed(const plan::Plan&, std::span<std::byte> /*destinations*/) {}
   virtual std::uint64_t committed_version(std::uint64_t version) { return version; }
+
+ protected:
+  void act() noexcept { acted_.store(true, std::memory_order_relaxed); }
+
+ private:
+  std::atomic<bool> acted_{false};  ///< worker threads act too
 };
 
 /// The hooks of a fault by name; no fault for an empty name. Error(input) for an unknown one.

@@ -230,15 +230,6 @@ void Receiver::install(std::uint32_t entry_index, const std::byte* bytes, Timeli
 void Receiver::copy_entry(std::uint32_t entry_index, const std::byte* bytes) {
   const plan::WireEntry& entry = wire_.entries[entry_index];
   const Landing to = landing(entry_index);
-  if (plan_.segments[entry.segment].op == plan::Op::round_bf16) {
-    for (std::uint64_t i = 0; i < entry.bytes / 2; ++i) {
-      std::uint16_t rounded;
-      std::memcpy(&rounded, bytes + i * 2, 2);
-      const float value = quant::bf16_value(rounded);
-      std::memcpy(to.values + i * 4, &value, 4);
-    }
-    return;
-  }
   parallel_copy(entry.scale ? to.scales : to.values, bytes, entry.bytes, pool_);
 }
 

@@ -78,6 +78,7 @@ std::string encode(const CommittedRecord& r) {
                   {"stages", std::move(stages)},
                   {"peak_extra_bytes", r.peak_extra_bytes},
                   {"handles_opened", r.handles_opened},
+                  {"fault_acted", r.fault_acted},
                   {"received", r.evidence.received},
                   {"times_received", r.evidence.times_received},
                   {"executed", std::move(executed)},
@@ -96,6 +97,7 @@ CommittedRecord decode_committed(std::string_view body) {
     }
     r.peak_extra_bytes = in.at("peak_extra_bytes").get<std::uint64_t>();
     r.handles_opened = in.at("handles_opened").get<std::uint64_t>();
+    r.fault_acted = in.at("fault_acted").get<bool>();
     r.evidence.received = in.at("received").get<std::vector<std::uint64_t>>();
     r.evidence.times_received = in.at("times_received").get<std::vector<std::uint32_t>>();
     const Json& executed = in.at("executed");

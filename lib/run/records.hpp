@@ -43,6 +43,7 @@ struct CommittedRecord {
   double wall = 0, unattributed = 0;
   std::vector<Stage> stages;
   std::uint64_t peak_extra_bytes = 0, handles_opened = 0;
+  bool fault_acted = false;
   ReceiverEvidence evidence;
   std::vector<std::uint64_t> destination_digests;
 };

@@ -116,8 +116,9 @@ void Sender::pack_bucket(std::size_t bucket, std::span<std::byte> out, Timeline&
       for (std::uint64_t i = 0; i < entry.rows * segment.cols; ++i) {
         float value;
         std::memcpy(&value, gathered_[e] + i * 4, 4);
-        const std::uint16_t rounded = quant::bf16_from_float(value);
-        std::memcpy(to + i * 2, &rounded, 2);
+        // The defect: what is sent as FP32 went through BF16 on the way.
+        const float rounded = quant::bf16_value(quant::bf16_from_float(value));
+        std::memcpy(to + i * 4, &rounded, 4);
       }
     } else {
       parallel_copy(to, quantized ? quantized_[e] : gathered_[e], entry.bytes, pool_);

@@ -1,4 +1,4 @@
-// BenchSpec to JSON and back.
+// BenchSpec to CBOR and back.
 #include "run/spec_codec.hpp"
 
 #include <fmt/format.h>
@@ -41,12 +41,14 @@ std::string encode_spec(const BenchSpec& spec) {
   out["threads"] = spec.threads;
   out["timeout_s"] = spec.timeout_s;
   out["fault"] = spec.fault;
-  return out.dump();
+  // CBOR: paths and ignore words may hold bytes that are no UTF-8, which JSON text cannot carry.
+  const std::vector<std::uint8_t> bytes = Json::to_cbor(out);
+  return {bytes.begin(), bytes.end()};
 }
 
 BenchSpec decode_spec(std::string_view text) {
   try {
-    const Json in = parse_json(text, "the trainer's hello");
+    const Json in = Json::from_cbor(text.begin(), text.end());
     if (in.at("protocol") != kProtocolVersion || in.at("version") != kVersion) {
       fail_input(fmt::format("the trainer runs refit {} (protocol {}), this generator {} (protocol {})",
                              in.at("version").dump(), in.at("protocol").dump(), kVersion, kProtocolVersion));

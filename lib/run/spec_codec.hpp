@@ -1,4 +1,4 @@
-// The part of a BenchSpec that the generator needs to compute the same plans, as JSON text.
+// The part of a BenchSpec that the generator needs to compute the same plans, as CBOR.
 #pragma once
 
 #include <string>

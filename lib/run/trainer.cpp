@@ -79,8 +79,11 @@ std::uint32_t Trainer::set_to_write(std::size_t index) const {
 }
 
 void Trainer::poison(std::size_t index, std::byte value) {
-  verify::poison(verify::destination_extents(arms_[index].plan), sets_[set_to_write(index)].bytes(), value,
-                 pool_);
+  const std::vector<verify::Extent> extents = verify::destination_extents(arms_[index].plan);
+  const std::span<std::byte> parameters = sets_[set_to_write(index)].bytes();
+  verify::poison(extents, parameters, value, pool_);
+  // What one arm did to a guard is not the next one's fault.
+  verify::fill_guards(extents, parameters);
 }
 
 RefitRecord Trainer::refit(std::size_t index, bool verify, std::byte poison) {
@@ -118,6 +121,7 @@ RefitRecord Trainer::refit(std::size_t index, bool verify, std::byte poison) {
   record.trainer_stages = timeline.stages();
   record.messages = generator_->messages() - messages;
   record.message_bytes = generator_->message_bytes() - message_bytes;
+  record.fault_acted = hooks_->acted() || record.generator.fault_acted;
   record.trainer_peak_extra = ledgers_[index].peak();
   return record;
 }

@@ -34,6 +34,7 @@ struct RefitRecord {
   std::uint32_t set = 0;  ///< the parameter set that was written
   std::uint64_t messages = 0, message_bytes = 0;
   std::uint64_t trainer_peak_extra = 0;
+  bool fault_acted = false;  ///< on either side
   // Evidence, when verified.
   SenderEvidence sent;
   std::vector<verify::Executed> executed;  ///< direct

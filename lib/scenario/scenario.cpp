@@ -22,7 +22,8 @@ struct Config {
   std::string place;
 };
 Config read_config(const fs::path& path) {
-  const fs::path file = fs::is_directory(path) ? path / "config.json" : path;
+  std::error_code ignored;  // what cannot be looked at is refused by whoever opens it
+  const fs::path file = fs::is_directory(path, ignored) ? path / "config.json" : path;
   return {read_json_file(file.string()), file.string()};
 }
 
@@ -34,7 +35,8 @@ fs::path find_config(const StrictObject& object, const fs::path& directory) {
   places.insert(places.begin(), directory);
   for (const fs::path& place : places) {
     const fs::path file = place / "models" / model / "config.json";
-    if (fs::exists(file)) return file;
+    std::error_code ignored;
+    if (fs::exists(file, ignored)) return file;
   }
   std::vector<std::string> names;
   for (const fs::path& place : places) names.push_back((place / "models").string());

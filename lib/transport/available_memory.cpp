@@ -71,7 +71,9 @@ std::uint64_t allowed_down_to(const Controller& controller, const fs::path& path
 }  // namespace
 
 std::uint64_t available_memory(const fs::path& proc, const fs::path& cgroup) {
-  std::uint64_t available = 1024 * read_key(proc / "meminfo", "MemAvailable:");
+  // Unknown is not zero: without an answer the allocation itself decides.
+  std::uint64_t available = std::numeric_limits<std::uint64_t>::max();
+  if (const std::uint64_t kib = read_key(proc / "meminfo", "MemAvailable:"); kib > 0) available = 1024 * kib;
   const Controller v1{cgroup / "memory", "memory.limit_in_bytes", "memory.usage_in_bytes",
                       "total_active_file", "total_inactive_file"};
   const Controller v2{cgroup, "memory.max", "memory.current", "active_file", "inactive_file"};

@@ -115,6 +115,24 @@ class Arguments(unittest.TestCase):
             self.refused(bench("--scenario", str(path)), str(path))
             self.refused(bench("--scenario", str(path) + ".missing.json"), "missing.json")
 
+    def test_paths_that_lead_nowhere_are_refused(self):
+        with tempfile.TemporaryDirectory() as folder:
+            loop = pathlib.Path(folder, "loop")
+            loop.symlink_to(loop)
+            self.refused(bench("--model", str(loop)), "loop")
+            self.refused(bench("--model", folder + "/" + "x" * 300), "x" * 300)
+
+    def test_names_that_are_no_utf8_work(self):
+        with tempfile.TemporaryDirectory() as folder:
+            odd = os.path.join(os.fsencode(folder), b"\xff")
+            os.mkdir(odd)
+            config = (TESTS.parent / "scenarios/models/tiny-moe/config.json").read_bytes()
+            with open(os.path.join(odd, b"config.json"), "wb") as file:
+                file.write(config)
+            done = subprocess.run([BIN / "refit-bench", "--model", odd, "--steps", "1", "--quiet", "--json", "/dev/null"],
+                                  capture_output=True, timeout=PATIENCE)
+            self.assertEqual(done.returncode, 0, done.stderr)
+
     def test_unknown_architecture_is_refused_by_name(self):
         with tempfile.TemporaryDirectory() as folder:
             pathlib.Path(folder, "config.json").write_text('{"architectures": ["ZebraForCausalLM"]}')
@@ -238,6 +256,31 @@ class Outputs(unittest.TestCase):
             self.assertEqual(path.read_text(), "old")
             self.assertEqual(os.listdir(folder), ["report.json"])
 
+    def test_messages_that_nobody_can_read_change_no_exit_code(self):
+        with open("/dev/full", "w") as full:
+            done = subprocess.run([BIN / "refit-bench", "--scenario", "nope"], stdout=subprocess.PIPE, stderr=full,
+                                  timeout=PATIENCE)
+            self.assertEqual(done.returncode, 2)
+            done = subprocess.run([BIN / "refit-bench", "--scenario", "tiny-moe", "--steps", "1", "--json", "-"],
+                                  stdout=subprocess.PIPE, stderr=full, text=True, timeout=PATIENCE)
+        self.assertEqual(done.returncode, 0)
+        self.assertEqual(json.loads(done.stdout)["status"], "ok")
+
+    def test_a_reader_of_the_table_who_leaves_does_not_cost_the_report(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "report.json")
+            command = f'"{BIN}/refit-bench" --scenario tiny-moe --steps 1 --json "{path}" | true'
+            subprocess.run(["bash", "-c", command], capture_output=True, timeout=PATIENCE)
+            self.assertEqual(json.loads(path.read_text())["status"], "ok")
+
+    def test_an_existing_report_keeps_its_permissions(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "report.json")
+            path.write_text("old")
+            path.chmod(0o600)
+            self.assertEqual(bench("--scenario", "tiny-moe", "--dry-run", "--json", str(path)).returncode, 0)
+            self.assertEqual(path.stat().st_mode & 0o777, 0o600)
+
     def test_an_unwritable_path_is_refused_before_anything_runs(self):
         done = bench("--scenario", "tiny-moe", "--json", "/nonexistent/folder/report.json")
         self.assertEqual(done.returncode, 2)
@@ -322,6 +365,20 @@ class Verify(unittest.TestCase):
                 done = run("refit-verify", "mutants", "--without", check)
                 self.assertEqual(done.returncode, 1, done.stdout)
                 self.assertIn("SURVIVED", done.stdout)
+
+    def test_faults_without_a_victim_are_not_counted(self):
+        done = run("refit-verify", "mutants", "--recipe", "none")
+        self.assertEqual(done.returncode, 0, done.stdout)
+        self.assertIn("no victim", done.stdout)
+        self.assertNotIn("SURVIVED", done.stdout)
+
+    def test_a_defect_of_one_arm_is_not_booked_on_the_other(self):
+        done, report = report_of("--scenario", "tiny-moe", "--steps", "2", "--verify", "every", "--control",
+                                 "router_bias=bf16")
+        self.assertEqual(done.returncode, 1)
+        for check, result in report["arms"]["treatment"]["verify"].items():
+            if isinstance(result, dict):
+                self.assertEqual(result["mismatches"], 0, check)
 
     def test_unknown_check_is_refused(self):
         done = run("refit-verify", "mutants", "--without", "luck")

@@ -52,6 +52,7 @@ struct ArmResult {
   std::uint64_t peak_extra_bytes = 0;  ///< both processes, beside sources and final parameters
   verify::Verdict verdict;
   unsigned verified_refits = 0;  ///< 0: not verified
+  bool fault_acted = false;      ///< the planted fault found something to act on
 };
 
 /// memcpy of arrays far larger than the last-level cache where memory allows, with the threads of the run.

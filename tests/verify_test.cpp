@@ -331,13 +331,14 @@ std::string hex(std::byte value) {
 TEST_CASE("A clean refit passes every check over every byte") {
   const auto moe_layout = GENERATE(plan::MoeLayout::flashinfer_trtllm, plan::MoeLayout::checkpoint);
   const bool gated = GENERATE(true, false);
-  // 3500 rows of 160 bytes are more than one piece, and both segments of the matrix lie in two pieces.
-  const auto dense_rows = GENERATE(std::uint64_t{64}, std::uint64_t{65}, std::uint64_t{3500});
+  // 7000 rows of 160 bytes are more than one piece of work, and pieces of the fused matrix hold both its
+  // parts.
+  const auto dense_rows = GENERATE(std::uint64_t{64}, std::uint64_t{65}, std::uint64_t{7000});
   CAPTURE(gated, dense_rows);
   plan::Request request = small_request();
   request.model = small_model(dense_rows, gated);
   request.moe_layout = moe_layout;
-  Refit refit(request, 100000);
+  Refit refit(request, 4 << 20);
   const plan::Plan& plan = refit.plan;
 
   const Result wire = verify::check_wire(refit.wire, refit.evidence);
@@ -561,6 +562,38 @@ TEST_CASE("Values and scales that fall into different buckets are checked like t
   CHECK(result.findings[0].tensor == refit.wire.entries[e].name);
   CHECK(result.findings[0].index == 324);
   CHECK(result.mismatches == 1);
+}
+
+TEST_CASE("A tensor of several pieces of work is one tensor to every check") {
+  plan::Request request = small_request();
+  request.model = small_model(7000, true);
+  Refit refit(request, 4 << 20);
+  const std::string name = "layers.0.mlp.up_proj.weight";
+  const std::uint32_t e = refit.entry(name);
+  const std::uint64_t at = 6990 * 160 + 3;
+  refit.entry_bytes(refit.sent, e)[at] ^= std::byte{1};
+  refit.entry_bytes(refit.sent, e + 1)[6999 * 5 + 4] ^= std::byte{1};
+  refit.received = refit.sent;
+  refit.receive();
+  const auto findings = found_by_alone(refit, Check::quantizer);
+  REQUIRE(findings.size() == 2);
+  CHECK(findings[0].tensor == name);
+  CHECK(findings[0].index == at);
+  CHECK(findings[0].count == 1);
+  CHECK(findings[1].tensor == name + "_scale_from_checkpoint");
+  CHECK(findings[1].index == 6999 * 5 + 4);
+  CHECK(findings[1].count == 1);
+
+  const auto unmasked = verify::check_layout(refit.plan, refit.sources, refit.destinations, {}, refit.pool);
+  REQUIRE(unmasked.findings.size() == 2);
+  CHECK(unmasked.findings[0].index == 7000 * 160 + at);
+  CHECK(unmasked.findings[1].index == layout::scale_128x4_offset(13999, 4, 8));
+
+  const auto digests = verify::destination_digests(refit.plan, refit.destinations, refit.pool);
+  for (std::size_t i = 0; i < digests.size(); ++i) {
+    const plan::Destination& d = refit.plan.destinations[i];
+    CHECK(digests[i] == digest(std::span(refit.destinations).subspan(d.offset, d.spec.bytes())));
+  }
 }
 
 TEST_CASE("Keys that carry some rows of a tensor are checked from their own first row on") {

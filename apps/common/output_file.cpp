@@ -47,6 +47,12 @@ class Writer {
   void sync() {
     if (::fsync(fd_) != 0) fail("synchronize");
   }
+  /// Gives a file without a name one; what had no name until now vanishes with a killed process.
+  void link_as(const std::string& name) {
+    const std::string self = fmt::format("/proc/self/fd/{}", fd_);
+    if (::linkat(AT_FDCWD, self.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) != 0) fail("name");
+  }
+  void set_mode(mode_t mode) { ::fchmod(fd_, mode); }
   void close() {
     if (::close(std::exchange(fd_, -1)) != 0) fail("close");
   }
@@ -55,9 +61,21 @@ class Writer {
   [[noreturn]] void fail(std::string_view what) const {
     fail_runtime(fmt::format("cannot {} {}: {}", what, path_, reason(errno)));
   }
-  const std::string& path_;
+  const std::string path_;
   int fd_;
 };
+
+std::string directory_of(const std::string& path) {
+  const fs::path parent = fs::path(path).parent_path();
+  return parent.empty() ? "." : parent.string();
+}
+
+/// Whether the file system of `directory` has files without a name.
+bool takes_unnamed_files(const std::string& directory) {
+  const int fd = ::open(directory.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
+  if (fd >= 0) ::close(fd);
+  return fd >= 0;
+}
 
 }  // namespace
 
@@ -106,11 +124,14 @@ void OutputFile::write_device(std::string_view text) const {
 
 void OutputFile::write_file(std::string_view text) const {
   try {
-    Writer writer(temporary_, O_CREAT | O_TRUNC);
+    const std::string directory = directory_of(path_);
+    const bool unnamed = takes_unnamed_files(directory);
+    Writer writer(unnamed ? directory : temporary_, unnamed ? O_TMPFILE : O_CREAT | O_TRUNC);
     writer.write(text);
     struct stat existing {};
-    if (::stat(path_.c_str(), &existing) == 0) ::chmod(temporary_.c_str(), existing.st_mode & 07777);
+    if (::stat(path_.c_str(), &existing) == 0) writer.set_mode(existing.st_mode & 07777);
     writer.sync();
+    if (unnamed) writer.link_as(temporary_);
     writer.close();
     if (::rename(temporary_.c_str(), path_.c_str()) != 0) {
       fail_runtime(fmt::format("cannot rename {} to {}: {}", temporary_, path_, reason(errno)));

@@ -12,7 +12,7 @@
 namespace refit::verify {
 namespace {
 
-constexpr std::uint64_t kChunk = 4 << 20;  // a multiple of a digest's words
+constexpr std::uint64_t kChunk = 1 << 20;  // a multiple of a digest's words
 
 /// Calls body(extent, offset in it, bytes) for pieces of all extents, on all threads.
 template <class Body>

@@ -61,9 +61,7 @@ class Region {
     const bool tiled = self_.scale_layout == plan::ScaleLayout::tiled_128x4;
     const std::uint64_t cols = tiled ? layout::padded_scale_cols(scale_cols_) : scale_cols_;
     for (std::uint64_t r = rows.row_begin; r < rows.row_begin + rows.rows; ++r) {
-      // Rows of padding are stored rows as they stand.
-      const std::uint64_t stored =
-          segment.op == plan::Op::zero ? segment.row_begin + r : plan::stored_row(plan_, segment, r);
+      const std::uint64_t stored = plan::stored_row(plan_, segment, r);
       // Neighbours in a row are mostly neighbours in memory: mark them together.
       std::uint64_t begin = offset_of(segment, stored, 0), end = begin;
       for (std::uint64_t c = 0; c < cols; ++c, ++end) {

@@ -66,7 +66,7 @@ std::vector<Travel> travels_of(const plan::Wire& wire, std::uint32_t first_entry
   travels.reserve(entries);
   for (std::uint32_t e = first_entry; e < first_entry + entries; ++e) {
     const plan::WireEntry& entry = wire.entries[e];
-    if (entry.scale && !travels.empty() && travels.back().values == e - 1) {
+    if (entry.scale && !travels.empty()) {  // its values are the entry before it
       travels.back().scales = e;
       continue;
     }

@@ -1,7 +1,7 @@
 // The fast path: quantize_blocks and quantize_rows, compiled for every instruction set and chosen at run
 // time.
 //
-// A few consecutive blocks make a group. All modes are one computation with other constants (see
+// A few blocks make a group. All modes are one computation with other constants (see
 // quant/constants.hpp); groups with a block outside its range, which are rare, are left to the reference.
 #include <algorithm>
 #include <cstdint>
@@ -32,11 +32,11 @@ namespace refit::quant {
 namespace {
 
 constexpr std::size_t kBlockBytes = kBlock * sizeof(std::uint16_t);  // a line
-// Measured on arrays far larger than the cache. Four places are read in turn, because one stream does not
+// Measured on arrays far larger than the cache. Six places are read in turn, because one stream does not
 // keep enough lines under way; contiguous arrays are cut into pieces for that.
-constexpr std::size_t kInterleaved = 4;
-constexpr std::size_t kPieceBlocks = 256;
-constexpr std::size_t kNearBlocks = 8;  // how far ahead of the group at hand the nearest cache is filled
+constexpr std::size_t kInterleaved = 6;
+constexpr std::size_t kPieceBlocks = 128;
+constexpr std::size_t kNearBlocks = 8;  // how far ahead of the run at hand the nearest cache is filled
 /// Bytes of `q` from which the cache is bypassed: a plain store would first fetch the line that it
 /// overwrites.
 constexpr std::size_t kStreamed = 64 << 10;
@@ -100,11 +100,14 @@ bool quantize(const Row* rows, std::size_t count, std::size_t blocks, const Opti
 
 #else
 
+/// kRun blocks at each of kPlaces places.
 template <bool stream>
-HWY_INLINE bool quantize_group(Row at, const Words& words, const Options& options) {
+HWY_INLINE bool quantize_group(const Row* places, std::size_t block, const Words& words,
+                               const Options& options) {
+  constexpr std::size_t pairs = kPairs / kPlaces;  // of a place
   V va[kPairs], vb[kPairs], ma[kPairs], mb[kPairs], larger[kPairs];
   for (std::size_t p = 0; p < kPairs; ++p) {
-    const Pair pair = load_pair(at.in + p * 2 * kLanes);
+    const Pair pair = load_pair(places[p / pairs].in + block * kBlock + p % pairs * 2 * kLanes);
     va[p] = pair.a;
     vb[p] = pair.b;
     ma[p] = hn::And(va[p], words.magnitude);
@@ -124,60 +127,85 @@ HWY_INLINE bool quantize_group(Row at, const Words& words, const Options& option
     const V outside = hn::SaturatedSub(hn::Sub(b, words.first), words.last_after_first);
     usual &= hn::AllTrue(d, hn::Eq(hn::Min(b, outside), hn::Zero(d)));
   }
-  if (HWY_UNLIKELY(!usual)) return quantize_by_reference(at, kGroupBlocks, options);
+  if (HWY_UNLIKELY(!usual)) {
+    bool finite = true;
+    for (std::size_t i = 0; i < kPlaces; ++i) {
+      finite &= quantize_by_reference(advanced(places[i], block), kRun, options);
+    }
+    return finite;
+  }
   for (std::size_t p = 0; p < kPairs; ++p) {
     const V pair_low = for_pair(low, p);
     const Pair codes = {magnitudes(va[p], ma[p], pair_low, words), magnitudes(vb[p], mb[p], pair_low, words)};
     const V8 q = packed(codes, {va[p], vb[p]}, words);
+    std::uint8_t* const to = places[p / pairs].q + block * kBlock + p % pairs * 2 * kLanes;
     if constexpr (stream) {
-      hn::Stream(q, d8, at.q + p * 2 * kLanes);
+      hn::Stream(q, d8, to);
     } else {
-      hn::StoreU(q, d8, at.q + p * 2 * kLanes);
+      hn::StoreU(q, d8, to);
     }
   }
-  // Volatile, or the compiler takes the bytes out of the vector, which costs four times as much. One store,
-  // because streaming stores leave little room in the store buffer.
+  // Volatile, or the compiler takes the bytes out of the vector, which costs four times as much. One store a
+  // place, because streaming stores leave little room in the store buffer.
   const volatile std::uint16_t* const stored = scales;
-  std::uint64_t bytes = 0;
-  for (std::size_t block = 0; block < kGroupBlocks; ++block) {
-    bytes |= static_cast<std::uint64_t>(stored[lane_of(block) * 4]) << (8 * block);
+  for (std::size_t i = 0; i < kPlaces; ++i) {
+    std::uint32_t bytes = 0;
+    for (std::size_t k = 0; k < kRun; ++k) {
+      bytes |= static_cast<std::uint32_t>(stored[lane_of(i * kRun + k) * 4]) << (8 * k);
+    }
+    std::memcpy(places[i].scales + block, &bytes, kRun);
   }
-  std::memcpy(at.scales, &bytes, kGroupBlocks);
   return true;
 }
 
-/// `count` rows in turn, a group each. What comes next in a row is fetched into the nearest cache, and the
-/// same place of `next` into the second: both together keep more lines under way than either alone.
+/// `count` rows in turn, kRun blocks each. What comes next in a row is fetched into the nearest cache, and
+/// the same place of `next` into the second: both together keep more lines under way than either alone.
 template <std::size_t count, bool stream>
 HWY_INLINE bool quantize_interleaved(const Row* rows, const Ahead* next, std::size_t blocks,
                                      const Words& words, const Options& options) {
+  static_assert(count % kPlaces == 0);
   bool finite = true;
-  for (std::size_t block = 0; block < blocks; block += kGroupBlocks) {
-    for (std::size_t r = 0; r < count; ++r) {
-      const Ahead far = next[r];
-      const Ahead near = ahead(rows[r], kNearBlocks);
-      if (block % kPieceBlocks == 0) __builtin_prefetch(reinterpret_cast<const void*>(far.scales + block), 1);
-#pragma GCC unroll 1  // unrolled, so many requests in one burst cost 5 % of the speed
-      for (std::size_t line = block; line < block + kGroupBlocks; ++line) {
-        __builtin_prefetch(reinterpret_cast<const void*>(far.in + line * kBlockBytes), 0, 2);
-        __builtin_prefetch(reinterpret_cast<const void*>(near.in + line * kBlockBytes), 0, 3);
+  for (std::size_t block = 0; block < blocks; block += kRun) {
+    for (std::size_t r = 0; r < count; r += kPlaces) {
+      for (std::size_t i = r; i < r + kPlaces; ++i) {
+        const Ahead near = ahead(rows[i], kNearBlocks);
+        if (block % kPieceBlocks == 0)
+          __builtin_prefetch(reinterpret_cast<const void*>(next[i].scales + block), 1);
+        for (std::size_t line = block; line < block + kRun; ++line) {
+          __builtin_prefetch(reinterpret_cast<const void*>(next[i].in + line * kBlockBytes), 0, 2);
+          __builtin_prefetch(reinterpret_cast<const void*>(near.in + line * kBlockBytes), 0, 3);
+        }
       }
-      finite &= quantize_group<stream>(advanced(rows[r], block), words, options);
+      finite &= quantize_group<stream>(rows + r, block, words, options);
     }
   }
   return finite;
 }
 
-/// The blocks after the last whole group of a row.
+/// What no group is made of: fewer blocks than one, at one place.
 HWY_NOINLINE bool quantize_rest(Row at, std::size_t blocks, const Words& words, const Options& options) {
-  alignas(64) std::uint16_t in[kGroup] = {};
-  alignas(64) std::uint8_t q[kGroup];
+  alignas(64) std::uint16_t in[kGroupBlocks * kBlock] = {};
+  alignas(64) std::uint8_t q[kGroupBlocks * kBlock];
   std::uint8_t scales[kGroupBlocks];
-  std::memcpy(in, at.in, blocks * kBlock * sizeof(std::uint16_t));
-  const bool finite = quantize_group<false>({in, q, scales}, words, options);
+  Row places[kPlaces];
+  for (std::size_t i = 0; i < kPlaces; ++i) places[i] = advanced({in, q, scales}, i * kRun);
+  std::memcpy(in, at.in, blocks * kBlockBytes);
+  const bool finite = quantize_group<false>(places, 0, words, options);
   std::memcpy(at.q, q, blocks * kBlock);
   std::memcpy(at.scales, scales, blocks);
   return finite;
+}
+
+/// `count` pieces of a row in turn.
+template <std::size_t count, bool stream>
+bool quantize_pieces(Row at, std::size_t blocks, const Words& words, const Options& options) {
+  Row rows[count];
+  Ahead next[count];
+  for (std::size_t i = 0; i < count; ++i) {
+    rows[i] = advanced(at, i * blocks);
+    next[i] = ahead(rows[i], kInterleaved * kPieceBlocks);
+  }
+  return quantize_interleaved<count, stream>(rows, next, blocks, words, options);
 }
 
 /// One row, cut into pieces of which as many as interleave are read in turn.
@@ -186,51 +214,42 @@ bool quantize_row(Row at, std::size_t blocks, const Words& words, const Options&
   constexpr std::size_t together = kInterleaved * kPieceBlocks;
   bool finite = true;
   for (; blocks >= together; blocks -= together, at = advanced(at, together)) {
-    Row rows[kInterleaved];
-    Ahead next[kInterleaved];
-    for (std::size_t r = 0; r < kInterleaved; ++r) {
-      rows[r] = advanced(at, r * kPieceBlocks);
-      next[r] = ahead(rows[r], together);
-    }
-    finite &= quantize_interleaved<kInterleaved, stream>(rows, next, kPieceBlocks, words, options);
+    finite &= quantize_pieces<kInterleaved, stream>(at, kPieceBlocks, words, options);
   }
-  const std::size_t whole = blocks / kGroupBlocks * kGroupBlocks;
-  const Ahead next = ahead(at, together);
-  finite &= quantize_interleaved<1, stream>(&at, &next, whole, words, options);
-  if (whole < blocks) finite &= quantize_rest(advanced(at, whole), blocks - whole, words, options);
+  const std::size_t piece = blocks / kGroupBlocks * kRun;
+  finite &= quantize_pieces<kPlaces, stream>(at, piece, words, options);
+  const std::size_t done = kPlaces * piece;
+  if (done < blocks) finite &= quantize_rest(advanced(at, done), blocks - done, words, options);
   return finite;
 }
 
-/// Rows that lie apart, as many at a time as interleave, piece by piece.
+/// Rows that lie apart: as many parts of the list in turn as interleave, a row each, so that every part is
+/// read in order.
 template <bool stream>
 bool quantize_separate_rows(const Row* rows, std::size_t count, std::size_t blocks, const Words& words,
                             const Options& options) {
-  const std::size_t whole = blocks / kGroupBlocks * kGroupBlocks;
+  const std::size_t whole = blocks / kRun * kRun;
+  const std::size_t part = count / kInterleaved;
+  const std::size_t rows_ahead = 1 + kPieceBlocks / std::max<std::size_t>(blocks, 1);
   bool finite = true;
-  std::size_t r = 0;
-  for (; r + kInterleaved <= count; r += kInterleaved) {
-    Ahead following[kInterleaved];  // after the last rows: what lies behind them in memory
+  for (std::size_t r = 0; r < part; ++r) {
+    Row now[kInterleaved];
+    Ahead next[kInterleaved];
     for (std::size_t i = 0; i < kInterleaved; ++i) {
-      const std::size_t next = r + kInterleaved + i;
-      following[i] =
-          next < count ? ahead(rows[next], 0) : ahead(rows[count - 1], (next - count + 1) * blocks);
+      now[i] = rows[i * part + r];
+      // After the last of its part: the same place of another list, which begins behind the last row in
+      // memory.
+      next[i] = r + rows_ahead < part
+                    ? ahead(rows[i * part + r + rows_ahead], 0)
+                    : ahead(rows[count - 1], (1 + i * part + r + rows_ahead - part) * blocks);
     }
-    for (std::size_t block = 0; block < whole; block += kPieceBlocks) {
-      Row now[kInterleaved];
-      Ahead next[kInterleaved];
-      for (std::size_t i = 0; i < kInterleaved; ++i) {
-        now[i] = advanced(rows[r + i], block);
-        next[i] = block + kPieceBlocks < whole ? ahead(now[i], kPieceBlocks) : following[i];
-      }
-      const std::size_t size = std::min(kPieceBlocks, whole - block);
-      finite &= quantize_interleaved<kInterleaved, stream>(now, next, size, words, options);
-    }
+    finite &= quantize_interleaved<kInterleaved, stream>(now, next, whole, words, options);
     if (whole == blocks) continue;
-    for (std::size_t i = 0; i < kInterleaved; ++i) {
-      finite &= quantize_rest(advanced(rows[r + i], whole), blocks - whole, words, options);
-    }
+    for (const Row& row : now) finite &= quantize_rest(advanced(row, whole), blocks - whole, words, options);
   }
-  for (; r < count; ++r) finite &= quantize_row<stream>(rows[r], blocks, words, options);
+  for (std::size_t r = part * kInterleaved; r < count; ++r) {
+    finite &= quantize_row<stream>(rows[r], blocks, words, options);
+  }
   return finite;
 }
 

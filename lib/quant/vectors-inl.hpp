@@ -31,8 +31,10 @@ constexpr hn::Repartition<std::uint64_t, decltype(d)> d64;
 using V = hn::Vec<decltype(d)>;
 using V8 = hn::Vec<decltype(d8)>;
 constexpr std::size_t kLanes = hn::MaxLanes(d);
-constexpr std::size_t kGroupBlocks = kLanes == 32 ? 8 : 4;
-constexpr std::size_t kGroup = kGroupBlocks * kBlock;
+// A group is four blocks in each of as many places, so that there are enough to share what is done per block.
+constexpr std::size_t kPlaces = kLanes == 32 ? 2 : 1;
+constexpr std::size_t kRun = 4;
+constexpr std::size_t kGroupBlocks = kPlaces * kRun;
 
 /// The constants in vectors, set once a call.
 struct Words {
@@ -98,7 +100,7 @@ HWY_INLINE V magnitudes(V v, V m, V low, const Words& words) {
 struct Pair {
   V a, b;
 };
-constexpr std::size_t kPairs = kGroup / (2 * kLanes);
+constexpr std::size_t kPairs = kGroupBlocks * kBlock / (2 * kLanes);
 
 HWY_INLINE Pair load_pair(const std::uint16_t* in) {
   const V first = hn::LoadU(d, in);

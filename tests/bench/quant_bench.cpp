@@ -2,9 +2,12 @@
 //
 // bytes_per_second counts bytes read and bytes written: 2 + 1 + 1/32 per element, and 2 per byte of memcpy.
 // `of_copy` is that rate over memcpy's with as many threads, which runs in turn with every iteration, so that
-// a busy machine slows both.
+// a busy machine slows both; the median of all iterations.
+//
+// Target: whole_arrays at least 0.8 of memcpy in every rounding mode, with 1 and 2 threads.
 #include <benchmark/benchmark.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
@@ -90,15 +93,16 @@ void measure(benchmark::State& state, std::size_t moved, const std::function<voi
       std::memcpy(a.copy.data() + begin, a.source.data() + begin, end - begin);
     });
   };
-  double copy_s = 0, body_s = 0;
+  std::vector<double> ratios;
   for (auto _ : state) {
-    copy_s += seconds_of(copy);
+    const double copy_s = seconds_of(copy);
     const double seconds = seconds_of([&] { body(pool); });
     state.SetIterationTime(seconds);
-    body_s += seconds;
+    ratios.push_back((static_cast<double>(moved) / seconds) / (2.0 * source_bytes / copy_s));
   }
   state.SetBytesProcessed(static_cast<std::int64_t>(moved) * state.iterations());
-  state.counters["of_copy"] = (static_cast<double>(moved) / body_s) / (2.0 * source_bytes / copy_s);
+  std::ranges::nth_element(ratios, ratios.begin() + static_cast<std::ptrdiff_t>(ratios.size() / 2));
+  state.counters["of_copy"] = ratios[ratios.size() / 2];
 }
 
 constexpr std::size_t quantize_moves = source_bytes + elements + elements / kBlock;
@@ -156,7 +160,7 @@ void look_for_non_finite(benchmark::State& state) {
 }
 
 void one_and_two_threads(benchmark::internal::Benchmark* b) {
-  b->ArgName("threads")->Arg(1)->Arg(2)->UseManualTime()->Unit(benchmark::kMillisecond);
+  b->ArgName("threads")->Arg(1)->Arg(2)->Iterations(15)->UseManualTime()->Unit(benchmark::kMillisecond);
 }
 
 BENCHMARK(memcpy_again)->Apply(one_and_two_threads);
@@ -171,6 +175,7 @@ BENCHMARK_CAPTURE(whole_arrays, vllm_floor, Rounding::vllm_floor)->Apply(one_and
 BENCHMARK(separate_rows)
     ->ArgNames({"threads", "k", "rows"})
     ->ArgsProduct({{1, 2}, {768, 2048, 7168}, {256}})
+    ->Iterations(15)
     ->UseManualTime()
     ->Unit(benchmark::kMillisecond);
 BENCHMARK(look_for_non_finite)->Apply(one_and_two_threads);

@@ -71,8 +71,8 @@ struct Row {
   std::uint8_t* scales;
 };
 
-/// quantize_blocks for rows of k elements that lie apart: faster than a call each, because four rows are read
-/// at a time and large results bypass the cache. k is a multiple of 32, else Error(input). Rows do not
+/// quantize_blocks for rows of k elements that lie apart: faster than a call each, because several rows are
+/// read in turn and large results bypass the cache. k is a multiple of 32, else Error(input). Rows do not
 /// overlap.
 bool quantize_rows(std::span<const Row> rows, std::size_t k, const Options& options);
 

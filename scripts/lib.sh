@@ -56,7 +56,7 @@ build() {
   local preset=$1 target=$2 stamp
   stamp="$root/build/$preset/.built-$target"
   # A finished build of unchanged sources starts at once, and asks no package manager.
-  if [ -e "$stamp" ] && [ -z "$(find "$root"/{CMakeLists.txt,CMakePresets.json,apps,lib,scripts/cmake,tests} \
+  if [ -e "$stamp" ] && [ -z "$(find "$root"/{CMakeLists.txt,CMakePresets.json,apps,kernels,lib,scripts/cmake,tests} \
       -newer "$stamp" -print -quit 2>/dev/null)" ]; then
     return 0
   fi

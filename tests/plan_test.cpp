@@ -551,7 +551,7 @@ TEST_CASE("Every value of every switch is set by name and read back") {
   const std::map<std::string, std::vector<std::string>> values = {
       {"pipeline", {"staged", "direct"}},
       {"prequantize", {"on", "off"}},
-      {"quantize", {"per-tensor", "batched"}},
+      {"quantize", {"per-tensor", "batched", "per-bucket"}},
       {"metadata", {"offset-map", "key-list"}},
       {"handle_encoding", {"with-function", "arguments-only"}},
       {"handles", {"per-tensor", "per-bucket"}},
@@ -559,7 +559,7 @@ TEST_CASE("Every value of every switch is set by name and read back") {
       {"buffer_size", {"4096", "67108864"}},
       {"double_buffer", {"on", "off"}},
       {"loader", {"lookup", "cached"}},
-      {"shuffle", {"per-expert", "batched"}},
+      {"shuffle", {"per-expert", "batched", "fused"}},
       {"offload", {"full", "slim"}},
       {"reference_swap", {"pageable", "pinned"}},
       {"router_bias", {"fp32", "bf16"}},

@@ -45,8 +45,10 @@ run::BenchResult bench_result(const scenario::Replay& replay) {
     arm.messages = 9;
     arm.buckets = 4;
     arm.handles_opened = 5;
+    arm.handles_left = 2;
     arm.peak_extra_bytes = 1234;
     arm.verified_refits = 1;
+    arm.verify_seconds = 0.75;
     for (const verify::Check check : verify::kChecks) arm.verdict[check].bytes = 1000;
   };
   fill(result.control, 1);
@@ -83,6 +85,7 @@ Report sample() {
   replay.sentence = "sample: replays 2 of 8 layers";
   replay.spec.slice.layers = 2;
   replay.spec.treatment = plan::published_treatment();
+  replay.spec.host_traffic = {80, 40, 20};
   replay.memory_budget = 1 << 30;
   replay.part.bytes = 1000;
   replay.whole.bytes = 4000;
@@ -100,6 +103,28 @@ Report sample() {
   return report;
 }
 
+/// The same on a GPU that copies 1000 bytes a second, too; the trainer's stages were timed by its events.
+Report on_gpu() {
+  Report report = sample();
+  const device::Choice choice{device::Kind::cuda, device::Transport::cuda_vmm, 2, 1};
+  report.replay->spec.backend = choice;
+  run::BenchResult& result = *report.result;
+  result.backend = choice;
+  result.device = {"NVIDIA H200", "9.0", 150'000'000'000, 132, 62'914'560, "580.159.04", "13.0"};
+  result.clocks_before = {1980, 3201, 31, 76'000, {"GpuIdle"}};
+  result.clocks_after = {1755, 3201, 58, 699'600, {"SwPowerCap"}};
+  result.copy.threads = 0;
+  result.copy.to_host = {54, 52, 53};
+  result.copy.from_host = {56, 57, 55};
+  for (run::ArmResult* arm : {&result.control, &result.treatment}) {
+    for (auto& [key, phase] : arm->phases) phase.stand_in = false;
+    for (run::StageSamples& stage : arm->stages) {
+      if (stage.role == run::Role::trainer) stage.device_seconds = 2;
+    }
+  }
+  return report;
+}
+
 Report mismatched() {
   Report report = sample();
   verify::Result& layout = report.result->treatment.verdict[verify::Check::layout];
@@ -113,6 +138,13 @@ Report dry_run() {
   Report report = sample();
   report.status = Status::dry_run;
   report.result.reset();
+  return report;
+}
+
+Report dry_run_for_gpu() {
+  Report report = dry_run();
+  report.replay->spec.backend = {device::Kind::cuda, device::Transport::cuda_ipc, 1, 0};
+  report.replay->memory_budget = std::numeric_limits<std::uint64_t>::max();
   return report;
 }
 
@@ -275,6 +307,8 @@ TEST_CASE("model, traffic and switches are numbers where they are numbers") {
   CHECK(control["messages"] == 9);
   CHECK(control["message_bytes"] == 77);
   CHECK(control["handles_opened"] == 5);
+  CHECK(control["handles_left_open"] == 2);
+  CHECK(control["verify_s"] == 0.75);
   CHECK(control["peak_extra_bytes"] == 1234);
   CHECK(control["warmup_s"] == Json({9, 8}));
   CHECK(json["copy_bandwidth"]["bytes_per_second"] == 1000);
@@ -282,6 +316,111 @@ TEST_CASE("model, traffic and switches are numbers where they are numbers") {
   CHECK(json["environment"]["git_dirty"] == true);
   CHECK(json["environment"]["argv"] == Json({"refit-bench", "--scenario", "sample"}));
   CHECK(json["environment"]["cpu_model"].is_null());
+}
+
+TEST_CASE("on the CPU everything that only a GPU has is null") {
+  const Json json = json_of(sample());
+  CHECK(json["settings"]["backend"] == "cpu");
+  CHECK(json["settings"]["transport"] == "shm");
+  CHECK(json["device"].is_null());
+  CHECK(json["copy_bandwidth"]["threads"] == 2);
+  CHECK(json["copy_bandwidth"]["to_host_bytes_per_second"].is_null());
+  CHECK(json["copy_bandwidth"]["from_host_bytes_per_second"].is_null());
+  CHECK(json["copy_bandwidth"]["to_host_samples"].empty());
+  for (const auto& [name, stage] : json["arms"]["control"]["stages"].items())
+    CHECK(stage["device_s"].is_null());
+  const std::string table = to_table(sample());
+  CHECK(table.find("gpu") == table.npos);
+  CHECK(table.find("GPU") == table.npos);
+}
+
+TEST_CASE("a GPU is described with its driver, its clocks and how it copies") {
+  const Json json = json_of(on_gpu());
+  CHECK(json["settings"]["backend"] == "cuda");
+  CHECK(json["settings"]["transport"] == "cuda-vmm");
+  const Json& device = json["device"];
+  CHECK(device["ordinal"] == 1);
+  CHECK(device["name"] == "NVIDIA H200");
+  CHECK(device["compute_capability"] == "9.0");
+  CHECK(device["memory_bytes"] == 150'000'000'000);
+  CHECK(device["multiprocessors"] == 132);
+  CHECK(device["l2_bytes"] == 62'914'560);
+  CHECK(device["driver"] == "580.159.04");
+  CHECK(device["runtime"] == "13.0");
+  CHECK(device["clocks_before"]["sm_mhz"] == 1980);
+  CHECK(device["clocks_before"]["throttle_reasons"] == Json({"GpuIdle"}));
+  CHECK(device["clocks_after"] == Json({{"sm_mhz", 1755},
+                                        {"memory_mhz", 3201},
+                                        {"temperature_c", 58},
+                                        {"power_mw", 699'600},
+                                        {"throttle_reasons", Json::array({"SwPowerCap"})}}));
+  CHECK(json["copy_bandwidth"]["threads"].is_null());
+  CHECK(json["copy_bandwidth"]["to_host_bytes_per_second"] == 53);
+  CHECK(json["copy_bandwidth"]["to_host_samples"] == Json({54, 52, 53}));
+  CHECK(json["copy_bandwidth"]["from_host_bytes_per_second"] == 56);
+  CHECK(json["copy_bandwidth"]["from_host_samples"] == Json({56, 57, 55}));
+}
+
+TEST_CASE("clocks that nobody could read are null, and so is what holds them down") {
+  Report report = on_gpu();
+  report.result->clocks_before = report.result->clocks_after = {};
+  const Json clocks = json_of(report)["device"]["clocks_after"];
+  CHECK(clocks["sm_mhz"].is_null());
+  CHECK(clocks["throttle_reasons"].is_null());
+  CHECK(contains(to_table(report), "clocks are not known"));
+}
+
+TEST_CASE("a stage's multiple of the floor is of the GPU's time, and of the host's only on the CPU") {
+  const Json stages = json_of(on_gpu())["arms"]["control"]["stages"];
+  CHECK(stages["pack"]["device_s"] == 2);
+  CHECK(stages["pack"]["median_s"] == 0.5);
+  CHECK(stages["pack"]["x_floor"] == 4);  // 2 s for 500 bytes at 1000 bytes a second
+  CHECK(stages["load"]["device_s"].is_null());
+  CHECK(stages["load"]["x_floor"].is_null());
+}
+
+TEST_CASE("on a GPU the table names it, shows its times beside the host's and has no stand-ins") {
+  const std::string table = to_table(on_gpu());
+  for (const char* part : {"Backend cuda, transport cuda-vmm: GPU 1, NVIDIA H200",
+                           "driver 580.159.04, CUDA 13.0", "SM 1980 -> 1755", "76 -> 700 W",
+                           "throttled by SwPowerCap.", "off gpu", "on gpu", "GPU's own", "the GPU copies"}) {
+    CHECK(contains(table, part));
+  }
+  CHECK(table.find("threads in each process") == table.npos);
+  CHECK(table.find("stand") == table.npos);
+  CHECK(table.find("offload_before_refit *") == table.npos);
+  CHECK(contains(table, "offload_before_refit "));
+  CHECK(json_of(on_gpu())["arms"]["control"]["phases"][kOffload]["source"] == "measured");
+  CHECK(contains(table, "  pack           0.5000   0.5000    2.000    2.000         7 / 7"));
+  CHECK(widest_line(table) <= 100);
+}
+
+TEST_CASE("a GPU without a profiled warm-up shows no times of its own") {
+  Report report = on_gpu();
+  for (run::ArmResult* arm : {&report.result->control, &report.result->treatment}) {
+    for (run::StageSamples& stage : arm->stages) stage.device_seconds.reset();
+  }
+  const std::string table = to_table(report);
+  CHECK(table.find("off gpu") == table.npos);
+  CHECK(table.find("events") == table.npos);
+  CHECK(json_of(report)["arms"]["control"]["stages"]["pack"]["x_floor"].is_null());
+}
+
+TEST_CASE("host traffic that a scenario has none of has no row") {
+  Report report = on_gpu();
+  report.replay->spec.host_traffic.reference_swap_bytes = 0;
+  const std::string table = to_table(report);
+  CHECK(table.find("reference_swap     ") == table.npos);  // the switch of that name stays
+  CHECK(contains(table, "offload_before_refit"));
+}
+
+TEST_CASE("a dry run for a GPU that is not here has no budget") {
+  const Report report = dry_run_for_gpu();
+  CHECK(json_of(report)["replayed"]["memory_budget_bytes"].is_null());
+  CHECK(json_of(report)["settings"]["transport"] == "cuda-ipc");
+  CHECK(json_of(report)["device"].is_null());
+  CHECK(contains(to_table(report), "GPU memory of both processes"));
+  CHECK(contains(to_table(report), "memory budget none"));
 }
 
 TEST_CASE("a difference makes the status a mismatch and is told with tensor, index, expected and got") {
@@ -308,6 +447,7 @@ TEST_CASE("an arm that was not verified says null, not equal") {
   Report report = sample();
   report.result->control.verified_refits = 0;
   CHECK(json_of(report)["arms"]["control"]["verify"].is_null());
+  CHECK(json_of(report)["arms"]["control"]["verify_s"].is_null());
   CHECK(contains(to_table(report), "off not verified"));
 }
 
@@ -354,22 +494,28 @@ TEST_CASE(
   CHECK(contains(table, "91 -> -"));
   CHECK(contains(table, "unattributed"));
   CHECK(contains(table, "wire equal (1.00 KB)"));
-  for (const Report& report : {sample(), mismatched(), dry_run(), refused(), failed()}) {
+  for (const Report& report : {sample(), on_gpu(), mismatched(), dry_run(), refused(), failed()}) {
     CHECK(widest_line(to_table(report)) <= 100);
   }
 }
 
 TEST_CASE("large numbers keep the table within 100 columns") {
-  Report report = sample();
-  for (run::ArmResult* arm : {&report.result->control, &report.result->treatment}) {
-    for (auto& [key, phase] : arm->phases) phase.seconds = {1234.5, 2345.6, 123456.7};
-    for (run::StageSamples& stage : arm->stages) {
-      stage.launches = 12345678;
-      stage.bytes = 123456789012345;
-      stage.seconds = {1234.5, 2345.6, 123456.7};
+  for (Report report : {sample(), on_gpu()}) {
+    for (run::ArmResult* arm : {&report.result->control, &report.result->treatment}) {
+      for (auto& [key, phase] : arm->phases) {
+        phase.seconds = {1234.5, 2345.6, 123456.7};
+        phase.floor_bytes = std::uint64_t{1} << 60;
+      }
+      for (run::StageSamples& stage : arm->stages) {
+        stage.launches = 12345678;
+        stage.bytes = 123456789012345;
+        stage.seconds = {1234.5, 2345.6, 123456.7};
+        if (stage.device_seconds) stage.device_seconds = 0.001234567;
+      }
     }
+    report.result->copy.bytes_per_second = 4e17;
+    CHECK(widest_line(to_table(report)) <= 100);
   }
-  CHECK(widest_line(to_table(report)) <= 100);
 }
 
 TEST_CASE("the table of a refused model still shows the model and the reason") {
@@ -405,9 +551,15 @@ TEST_CASE("reports of every status are written for the schema check") {
   unverified.result->copy = {};
   unverified.environment.build.git_commit.reset();
   unverified.environment.build.git_dirty.reset();
+  Report silent_gpu = on_gpu();
+  silent_gpu.result->device = {};
+  silent_gpu.result->clocks_before = silent_gpu.result->clocks_after = {};
   const std::pair<const char*, Report> reports[] = {
-      {"ok", sample()},     {"mismatch", mismatched()}, {"dry-run", dry_run()},    {"refused", refused()},
-      {"failed", failed()}, {"whole", whole},           {"unverified", unverified}};
+      {"ok", sample()},           {"mismatch", mismatched()},
+      {"dry-run", dry_run()},     {"refused", refused()},
+      {"failed", failed()},       {"whole", whole},
+      {"unverified", unverified}, {"gpu", on_gpu()},
+      {"silent-gpu", silent_gpu}, {"gpu-dry-run", dry_run_for_gpu()}};
   for (const auto& [name, report] : reports) {
     std::ofstream file(fs::path(directory) / (std::string(name) + ".json"));
     file << to_json(report);

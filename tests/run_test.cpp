@@ -11,33 +11,24 @@
 #include "run/arm.hpp"
 #include "run/loader.hpp"
 #include "run/protocol.hpp"
-#include "run/segments.hpp"
-#include "run/weights.hpp"
+#include "support/backends.hpp"
 #include "support/catch.hpp"
+#include "support/tiny_model.hpp"
 
 using namespace refit;
 
 namespace {
 
-/// GLM-4.5-MoE in small: a dense layer, a shared expert, FP32 router bias, fused qkv with biases, scale
-/// columns that do not divide by 4 (192 / 32 = 6).
-constexpr const char* kConfig = R"({
-  "architectures": ["Glm4MoeForCausalLM"], "model_type": "glm4_moe", "hidden_size": 256, "num_hidden_layers": 3,
-  "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 64, "intermediate_size": 512,
-  "moe_intermediate_size": 192, "n_routed_experts": 8, "num_experts_per_tok": 2, "n_shared_experts": 1,
-  "first_k_dense_replace": 1, "attention_bias": true, "use_qk_norm": true, "vocab_size": 1024,
-  "num_nextn_predict_layers": 1, "tie_word_embeddings": false, "torch_dtype": "bfloat16"})";
-
 run::BenchSpec spec_with(const std::string& control) {
   run::BenchSpec spec;
-  spec.config_json = kConfig;
+  spec.config_json = test::kTinyConfig;
   spec.config_place = "test config";
   spec.control = plan::published_treatment();
   spec.control.buffer_size = 1u << 20;
   plan::set_switches(spec.control, control);
   spec.treatment = spec.control;
   spec.control_alone = true;
-  spec.threads = 2;
+  spec.backend = test::tested_backend();
   spec.steps = 2;
   spec.warmup = 0;
   spec.timeout_s = 20;
@@ -45,6 +36,10 @@ run::BenchSpec spec_with(const std::string& control) {
   spec.measure_copy = false;
   spec.generator_program = REFIT_TEST_GENERATOR;
   return spec;
+}
+
+run::BenchResult bench(const run::BenchSpec& spec) {
+  return run::run_bench(spec, test::make_backend);
 }
 
 std::string findings(const verify::Verdict& verdict) {
@@ -65,12 +60,17 @@ TEST_CASE("every setting of every switch gives a refit that verifies") {
       as<std::string>{}, "", "pipeline=direct", "prequantize=off", "prequantize=off,quantize=batched",
       "quantize=batched", "metadata=offset-map", "handle_encoding=with-function", "handles=per-tensor",
       "handles=per-tensor,handle_encoding=with-function", "ipc_buffers=per-refit", "double_buffer=off",
-      "loader=lookup", "shuffle=per-expert", "commit=shadow", "pipeline=direct,commit=shadow",
+      "loader=lookup", "shuffle=per-expert", "shuffle=fused", "shuffle=fused,loader=lookup,prequantize=off",
+      "shuffle=fused,handles=per-tensor,quantize=batched", "quantize=per-bucket",
+      "quantize=per-bucket,shuffle=fused", "quantize=per-bucket,prequantize=off",
+      "quantize=per-bucket,buffer_size=300KiB,double_buffer=off",
+      "quantize=per-bucket,shuffle=fused,ipc_buffers=per-refit,loader=lookup",
+      "quantize=per-bucket,commit=shadow", "commit=shadow", "pipeline=direct,commit=shadow",
       "zero_scale=keep", "rounding=torchao-floor", "rounding=flashinfer-cuda,pipeline=direct",
-      "buffer_size=512KiB", "buffer_size=64MiB",
+      "buffer_size=512KiB", "quantize=batched,buffer_size=512KiB", "buffer_size=64MiB",
       "prequantize=off,ipc_buffers=per-refit,loader=lookup,shuffle=per-expert");
   CAPTURE(switches);
-  const run::BenchResult result = run::run_bench(spec_with(switches));
+  const run::BenchResult result = bench(spec_with(switches));
   INFO(findings(result.control.verdict));
   CHECK(result.control.verdict.passed());
   CHECK(result.control.verified_refits == 2);
@@ -85,7 +85,7 @@ TEST_CASE("both arms run the same number of steps, interleaved, and each is veri
   spec.verify = run::VerifyWhen::first;
   spec.steps = 4;
   spec.warmup = 1;
-  const run::BenchResult result = run::run_bench(spec);
+  const run::BenchResult result = bench(spec);
   for (const run::ArmResult* arm : {&result.control, &result.treatment}) {
     INFO(findings(arm->verdict));
     CHECK(arm->verdict.passed());
@@ -98,7 +98,7 @@ TEST_CASE("both arms run the same number of steps, interleaved, and each is veri
 }
 
 TEST_CASE("stages and unattributed time add up to the wall time of each process") {
-  const run::BenchResult result = run::run_bench(spec_with("prequantize=off"));
+  const run::BenchResult result = bench(spec_with("prequantize=off"));
   const run::ArmResult& arm = result.control;
   for (const run::Role role : {run::Role::trainer, run::Role::generator}) {
     const auto& times = role == run::Role::trainer ? arm.trainer : arm.generator;
@@ -115,7 +115,7 @@ TEST_CASE("stages and unattributed time add up to the wall time of each process"
 TEST_CASE("router_bias=bf16 is found on exactly the bias tensors") {
   const std::string pipeline = GENERATE(as<std::string>{}, "staged", "direct");
   run::BenchSpec spec = spec_with("router_bias=bf16,pipeline=" + pipeline);
-  const run::BenchResult result = run::run_bench(spec);
+  const run::BenchResult result = bench(spec);
   std::set<std::string> tensors;
   for (const verify::Check check : verify::kChecks) {
     for (const verify::Finding& f : result.control.verdict[check].findings) tensors.insert(f.tensor);
@@ -133,7 +133,7 @@ TEST_CASE("every planted fault is found by the check that is meant to find it") 
     run::BenchSpec spec = spec_with(std::string(fault.switches));
     spec.fault = std::string(fault.name);
     spec.steps = 1;
-    const run::BenchResult result = run::run_bench(spec);
+    const run::BenchResult result = bench(spec);
     INFO(findings(result.control.verdict));
     CHECK(result.control.verdict[fault.caught_by].mismatches > 0);
     CHECK(!result.control.verdict[fault.caught_by].findings.empty());
@@ -152,9 +152,9 @@ TEST_CASE("each check alone finds some fault: without it the fault survives") {
   run::BenchSpec spec = spec_with("");
   spec.fault = fault;
   spec.steps = 1;
-  CHECK_FALSE(run::run_bench(spec).control.verdict.passed());
+  CHECK_FALSE(bench(spec).control.verdict.passed());
   spec.without = {check};
-  const run::BenchResult result = run::run_bench(spec);
+  const run::BenchResult result = bench(spec);
   INFO(findings(result.control.verdict));
   CHECK(result.control.verdict.passed());
 }
@@ -162,9 +162,9 @@ TEST_CASE("each check alone finds some fault: without it the fault survives") {
 TEST_CASE("a generator that cannot be started is an error and not a hang") {
   run::BenchSpec spec = spec_with("");
   spec.generator_program = "/nonexistent/generator";
-  CHECK_THROWS_AS(run::run_bench(spec), Error);
+  CHECK_THROWS_AS(bench(spec), Error);
   spec.generator_program = "/bin/true";
-  CHECK_THROWS_AS(run::run_bench(spec), Error);
+  CHECK_THROWS_AS(bench(spec), Error);
 }
 
 TEST_CASE("ten refits of unchanged weights give the same bytes") {
@@ -172,7 +172,7 @@ TEST_CASE("ten refits of unchanged weights give the same bytes") {
   // them.
   run::BenchSpec spec = spec_with("");
   spec.steps = 10;
-  const run::BenchResult result = run::run_bench(spec);
+  const run::BenchResult result = bench(spec);
   INFO(findings(result.control.verdict));
   CHECK(result.control.verdict.passed());
   CHECK(result.control.verified_refits == 10);
@@ -181,81 +181,6 @@ TEST_CASE("ten refits of unchanged weights give the same bytes") {
 // --- parts
 // ----------------------------------------------------------------------------------------------------------
 
-TEST_CASE("weights are the same for any number of threads, change every step, and stay finite") {
-  const plan::Plan plan = run::make_plan(spec_with(""), plan::published_treatment());
-  std::vector<std::byte> one(plan.source_arena_bytes), four(plan.source_arena_bytes);
-  ThreadPool single(1), several(4);
-  run::fill(plan, one, 7, single);
-  run::fill(plan, four, 7, several);
-  CHECK(one == four);
-  const std::vector<std::byte> before = one;
-  for (std::uint64_t step = 1; step <= 3; ++step) {
-    run::update(plan, one, 7, step, single);
-    run::update(plan, four, 7, step, several);
-  }
-  CHECK(one == four);
-  for (const plan::Source& source : plan.sources) {
-    CAPTURE(source.spec.name);
-    CHECK(std::memcmp(before.data() + source.offset, one.data() + source.offset, source.spec.bytes()) != 0);
-    if (source.spec.dtype == DType::bf16) {
-      const auto* bits = reinterpret_cast<const std::uint16_t*>(one.data() + source.offset);
-      CHECK_FALSE(quant::find_non_finite({bits, num_elements(source.spec.shape)}).has_value());
-    }
-  }
-}
-
-TEST_CASE("an FP32 router bias does not survive a cast to BF16") {
-  const plan::Plan plan = run::make_plan(spec_with(""), plan::published_treatment());
-  std::vector<std::byte> weights(plan.source_arena_bytes);
-  ThreadPool pool(1);
-  run::fill(plan, weights, 1, pool);
-  unsigned biases = 0;
-  for (const plan::Source& source : plan.sources) {
-    if (source.kind != model::Kind::router_bias) continue;
-    ++biases;
-    for (std::uint64_t i = 0; i < num_elements(source.spec.shape); ++i) {
-      float value;
-      std::memcpy(&value, weights.data() + source.offset + i * 4, 4);
-      CHECK(value >= 3.0f);
-      CHECK(quant::bf16_value(quant::bf16_from_float(value)) == 3.0f);
-    }
-  }
-  CHECK(biases == 2);
-}
-
-TEST_CASE(
-    "an infinite or NaN weight is refused by tensor and index, unless the producer's bytes are asked for") {
-  plan::Switches switches = plan::published_treatment();
-  const plan::Plan plan = run::make_plan(spec_with(""), switches);
-  std::vector<std::byte> weights(plan.source_arena_bytes), parameters(plan.destination_arena_bytes);
-  ThreadPool pool(2);
-  run::fill(plan, weights, 1, pool);
-  const auto victim = std::find_if(plan.sources.begin(), plan.sources.end(), [](const plan::Source& s) {
-    return s.spec.name == "model.layers.2.mlp.experts.5.down_proj.weight";
-  });
-  REQUIRE(victim != plan.sources.end());
-  const std::uint64_t row = 5, column = 17;
-  const std::uint16_t nan = 0x7FC1;
-  std::memcpy(weights.data() + victim->offset + (row * victim->spec.cols() + column) * 2, &nan, 2);
-  const std::vector<run::WorkItem> items = run::cut_into_items(plan);
-  try {
-    run::execute_items(plan, items, weights, parameters, pool);
-    FAIL("a NaN passed");
-  } catch (const Error& error) {
-    const std::string text = error.what();
-    CAPTURE(text);
-    CHECK(error.kind() == ErrorKind::input);
-    CHECK(text.find(victim->spec.name) != std::string::npos);
-    CHECK(text.find("[5, 17]") != std::string::npos);
-  }
-  switches.non_finite = quant::NonFinite::as_producer;
-  const plan::Plan permissive = run::make_plan(spec_with(""), switches);
-  run::execute_items(permissive, items, weights, parameters, pool);
-  const verify::InPlace result = verify::check_in_place(permissive, weights, parameters, pool);
-  CHECK(result.quantizer.mismatches == 0);
-  CHECK(result.layout.mismatches == 0);
-}
-
 TEST_CASE("a bucket message survives encoding in both forms of handles") {
   const auto encoding = GENERATE(plan::HandleEncoding::with_function, plan::HandleEncoding::arguments_only);
   run::BucketMessage message;
@@ -263,6 +188,8 @@ TEST_CASE("a bucket message survives encoding in both forms of handles") {
   message.used_bytes = 1000;
   message.buffer_bytes = 4096;
   message.handles = {{0, 512}, {512, 488}};
+  message.announces = true;
+  message.token = std::string_view("to\0ken", 6);
   message.keys = "keys";
   const std::string body = run::encode_bucket_message(message, encoding);
   const run::BucketMessage read = run::decode_bucket_message(body, encoding);
@@ -272,6 +199,8 @@ TEST_CASE("a bucket message survives encoding in both forms of handles") {
   REQUIRE(read.handles.size() == 2);
   CHECK(read.handles[1].offset == 512);
   CHECK(read.handles[1].bytes == 488);
+  CHECK(read.announces);
+  CHECK(read.token == message.token);
   CHECK(read.keys == "keys");
   for (std::size_t cut = 0; cut < body.size() - message.keys.size(); ++cut) {
     CAPTURE(cut);

@@ -97,7 +97,7 @@ Replay replay_of(const Scenario& scenario, const ReplayRequest& request) {
 std::uint64_t needed(const Replay& replay, const model::Slice& slice) {
   run::BenchSpec spec = replay.spec;
   spec.slice = slice;
-  return run::memory_needed(run::make_plan(spec, spec.control), spec.control, spec.treatment, spec.threads);
+  return run::memory_needed(run::make_plan(spec, spec.control), spec.control, spec.treatment, spec.backend);
 }
 
 }  // namespace

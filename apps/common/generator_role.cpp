@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "common/backends.hpp"
 #include "refit/base/error.hpp"
 #include "refit/transport/child_process.hpp"
 
@@ -21,7 +22,7 @@ void add_generator_role(CLI::App& app, bool& wanted) {
 
 int run_generator_role() {
   try {
-    run::run_generator(kGeneratorSocket);
+    run::run_generator(kGeneratorSocket, make_backend);
   } catch (const Error& error) {
     throw Error(error.kind(), fmt::format("generator: {}", error.what()));
   }

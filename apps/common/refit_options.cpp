@@ -35,7 +35,7 @@ std::vector<std::string> words(const std::string& text) {
 }  // namespace
 
 void add_refit_options(CLI::App& app, RefitOptions& options) {
-  options.replay.threads = report::usable_cpus();
+  options.replay.backend.threads = report::usable_cpus();
 
   app.add_option("--scenario", options.scenario, "Scenario by name (see --list) or file")
       ->type_name("NAME|FILE");
@@ -62,14 +62,26 @@ void add_refit_options(CLI::App& app, RefitOptions& options) {
                  "Replay this many routed experts of each layer [all that fit]")
       ->check(CLI::PositiveNumber.description(""))
       ->type_name("N");
-  add_bytes_option(app, "--memory-budget", options.replay.memory_budget,
-                   "For both processes together [half of what is free, at most 7GiB]");
+  add_bytes_option(
+      app, "--memory-budget", options.replay.memory_budget,
+      "For both processes together [half of what is free, at most 7GiB; on a GPU all that is free]");
+
+  app.add_option("--backend", options.backend, "Where the weights are and who moves them")
+      ->capture_default_str()
+      ->type_name("cpu|cuda");
+  app.add_option("--transport", options.transport, "How memory reaches the other process")
+      ->capture_default_str()
+      ->type_name("auto|shm|cuda-ipc|cuda-vmm");
+  app.add_option("--device", options.device, "Which GPU, as CUDA counts them")
+      ->check(CLI::NonNegativeNumber.description(""))
+      ->capture_default_str()
+      ->type_name("N");
 
   add_seconds_option(app, "--timeout", options.timeout_s, "Longest wait of one process for the other [60]");
   app.add_option("--seed", options.seed, "Of the weights and their updates")
       ->capture_default_str()
       ->type_name("N");
-  app.add_option("--threads", options.replay.threads, "In each process [all CPUs that may be used]")
+  app.add_option("--threads", options.replay.backend.threads, "In each process [all CPUs that may be used]")
       ->check(CLI::Range(1u, 4096u).description(""))
       ->type_name("N");
 }

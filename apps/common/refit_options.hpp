@@ -18,7 +18,9 @@ struct RefitOptions {
   std::string control, treatment;     ///< "k=v,.."
   std::string recipe, moe_layout;     ///< empty: the scenario's
   std::optional<std::string> ignore;  ///< "WORD,WORD"; empty text clears the scenario's list
-  std::uint64_t buffer_size = 0;      ///< 0: the switches'
+  std::string backend = "cpu", transport = "auto";
+  int device = 0;
+  std::uint64_t buffer_size = 0;  ///< 0: the switches'
   scenario::ReplayRequest replay;
   double timeout_s = 60;
   std::uint64_t seed = 1;

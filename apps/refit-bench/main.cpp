@@ -6,6 +6,7 @@
 #include <exception>
 #include <optional>
 
+#include "common/backends.hpp"
 #include "common/build_info.hpp"
 #include "common/cli.hpp"
 #include "common/generator_role.hpp"
@@ -60,8 +61,9 @@ class Output {
 run::BenchResult run(const BenchOptions& options, run::BenchSpec spec) {
   start_generators_as_this_program(spec);
   ProgressBar bar(!options.quiet);
-  return run::run_bench(
-      spec, [&](unsigned done, unsigned planned, const std::string& what) { bar.show(done, planned, what); });
+  return run::run_bench(spec, make_backend, [&](unsigned done, unsigned planned, const std::string& what) {
+    bar.show(done, planned, what);
+  });
 }
 
 /// Fills in how the run ended. What went wrong is in the JSON too, whole and valid, before it ends this
@@ -78,8 +80,9 @@ void run_and_report(const BenchOptions& options, const Output& output, report::R
   report.status = report::status_of(*report.result);
 }
 
-int bench(const BenchOptions& options, std::vector<std::string> argv) {
+int bench(BenchOptions options, std::vector<std::string> argv) {
   check(options);
+  choose_backend(options.refit, options.dry_run);
   const Output output(options);
   report::Report report;
   report.environment = report::collect_environment(build_info(), std::move(argv));

@@ -44,6 +44,8 @@ void add_bench_options(CLI::App& app, BenchOptions& options) {
          "--json", [&](const std::string& path) { options.json = path; },
          "Write the report as JSON; - is standard output, and the table goes to stderr")
       ->type_name("FILE|-");
+  app.add_flag("!--no-host-traffic", options.host_traffic,
+               "Leave out optimizer offload and reference swap around each refit");
   app.add_flag("--dry-run", options.dry_run, "Plan everything, allocate and run nothing");
   app.add_flag("--quiet", options.quiet, "No progress bar, and no table where there is a JSON report");
 
@@ -64,6 +66,7 @@ void check(const BenchOptions& options) {
 }
 
 void set_run(const BenchOptions& options, run::BenchSpec& spec) {
+  if (!options.host_traffic) spec.host_traffic = {};
   spec.seed = options.refit.seed;
   spec.steps = options.steps;
   spec.warmup = warmup_of(options);

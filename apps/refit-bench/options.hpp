@@ -12,6 +12,7 @@ namespace refit::apps {
 struct BenchOptions {
   RefitOptions refit;
   bool list = false, dry_run = false, quiet = false;
+  bool host_traffic = true;
   unsigned steps = 20;
   std::optional<unsigned> warmup;
   double time_budget_s = 150;

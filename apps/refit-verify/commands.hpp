@@ -22,7 +22,7 @@ struct MutantsOptions {
 
 [[nodiscard]] CLI::App* add_self(CLI::App& app, SelfOptions& options);
 [[nodiscard]] CLI::App* add_mutants(CLI::App& app, MutantsOptions& options);
-[[nodiscard]] int run_self(const SelfOptions& options);
+[[nodiscard]] int run_self(SelfOptions options);
 [[nodiscard]] int run_mutants(const MutantsOptions& options);
 
 /// A spec that carries out and verifies one step of its control arm alone.

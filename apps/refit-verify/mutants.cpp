@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "commands.hpp"
+#include "common/backends.hpp"
 #include "common/cli.hpp"
 #include "common/generator_role.hpp"
 #include "refit/base/error.hpp"
@@ -49,7 +50,7 @@ class MutantRun {
     run::BenchSpec spec = one_verified_step(scenario, options_.refit);
     spec.fault = fault;
     spec.without = without_;
-    const run::BenchResult result = run::run_bench(spec);
+    const run::BenchResult result = run::run_bench(spec, make_backend);
     return {result.control.fault_acted, first_finding(result.control.verdict)};
   }
 
@@ -86,6 +87,7 @@ int run_mutants(const MutantsOptions& asked) {
   MutantsOptions options = asked;
   if (options.refit.scenario.empty() && options.refit.model.empty())
     options.refit.scenario = kDefaultScenario;
+  choose_backend(options.refit, false);
   const MutantRun mutants(options, chosen_scenario(options.refit));
 
   const std::string clean = mutants.run("", "").found;

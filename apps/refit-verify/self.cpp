@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include "commands.hpp"
+#include "common/backends.hpp"
 #include "common/cli.hpp"
 #include "common/generator_role.hpp"
+#include "refit/base/digest.hpp"
 #include "refit/base/error.hpp"
 #include "refit/model/inventory.hpp"
 #include "verdict_text.hpp"
@@ -64,16 +66,18 @@ CLI::App* add_self(CLI::App& app, SelfOptions& options) {
   return command;
 }
 
-int run_self(const SelfOptions& options) {
+int run_self(SelfOptions options) {
+  choose_backend(options.refit, false);
   scenario::Scenario scenario = chosen_scenario(options.refit);
   const model::Inventory model = model::parse_inventory(scenario.config_json, scenario.config_place);
   write_stdout(scenario::choose_replay(scenario, model, options.refit.replay).sentence + "\n");
   bool passed = true;
   for (const NamedArm& arm : arms_of(scenario)) {
     scenario.control = scenario.treatment = arm.arm;
-    const run::BenchResult result = run::run_bench(one_verified_step(scenario, options.refit));
-    write_stdout(fmt::format("{} ({})\n{}", arm.name, words(arm.arm.switches),
-                             describe(result.control.verdict, options.max_report)));
+    const run::BenchResult result = run::run_bench(one_verified_step(scenario, options.refit), make_backend);
+    write_stdout(fmt::format("{} ({})\n{}  parameters {} after step 1, checked in {:.3f} s\n", arm.name,
+                             words(arm.arm.switches), describe(result.control.verdict, options.max_report),
+                             digest_hex(result.control.parameters_digest), result.control.verify_seconds));
     passed = passed && result.control.verdict.passed();
   }
   write_stdout(passed ? "every byte equal\n" : "differences found\n");

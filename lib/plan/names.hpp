@@ -20,7 +20,8 @@ struct Named {
 inline constexpr std::array on_off{Named{true, "on"}, Named{false, "off"}};
 inline constexpr std::array pipeline{Named{Pipeline::staged, "staged"}, Named{Pipeline::direct, "direct"}};
 inline constexpr std::array quantize{Named{Quantize::per_tensor, "per-tensor"},
-                                     Named{Quantize::batched, "batched"}};
+                                     Named{Quantize::batched, "batched"},
+                                     Named{Quantize::per_bucket, "per-bucket"}};
 inline constexpr std::array metadata{Named{Metadata::offset_map, "offset-map"},
                                      Named{Metadata::key_list, "key-list"}};
 inline constexpr std::array handle_encoding{Named{HandleEncoding::with_function, "with-function"},
@@ -31,7 +32,7 @@ inline constexpr std::array ipc_buffers{Named{IpcBuffers::per_refit, "per-refit"
                                         Named{IpcBuffers::persistent, "persistent"}};
 inline constexpr std::array loader{Named{Loader::lookup, "lookup"}, Named{Loader::cached, "cached"}};
 inline constexpr std::array shuffle{Named{Shuffle::per_expert, "per-expert"},
-                                    Named{Shuffle::batched, "batched"}};
+                                    Named{Shuffle::batched, "batched"}, Named{Shuffle::fused, "fused"}};
 inline constexpr std::array offload{Named{Offload::full, "full"}, Named{Offload::slim, "slim"}};
 inline constexpr std::array reference_swap{Named{ReferenceSwap::pageable, "pageable"},
                                            Named{ReferenceSwap::pinned, "pinned"}};

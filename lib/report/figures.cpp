@@ -9,6 +9,8 @@ namespace refit::report {
 namespace {
 
 constexpr std::string_view kTransfer = "prepare_for_generation/transfer_and_update_weights";
+constexpr std::string_view kOffload = "prepare_for_generation/offload_before_refit";
+constexpr std::string_view kSwap = "policy_and_reference_logprobs/reference_swap";
 
 /// a / b, or nothing where that is no number.
 std::optional<double> quotient(double a, double b) {
@@ -24,6 +26,13 @@ std::optional<Summary> summary_of(const std::vector<double>& samples) {
 std::optional<double> multiple(double seconds, std::uint64_t bytes, double bytes_per_second) {
   if (bytes == 0 || bytes_per_second <= 0) return std::nullopt;
   return quotient(seconds * bytes_per_second, static_cast<double>(bytes));
+}
+
+bool moves_nothing(std::string_view key, const run::HostTraffic& traffic, const plan::Switches& switches) {
+  if (key == kSwap) return traffic.reference_swap_bytes == 0;
+  if (key != kOffload) return false;
+  return (switches.offload == plan::Offload::slim ? traffic.offload_slim_bytes
+                                                  : traffic.offload_full_bytes) == 0;
 }
 
 /// "a" of "a/b" and of "a".
@@ -64,11 +73,15 @@ PhaseFigures phase_figures(const Report& report, const run::ArmResult* arm, cons
   phase.samples = timed.seconds;
   phase.summary = summary_of(timed.seconds);
   phase.floor_bytes = timed.floor_bytes;
+  phase.moved_nothing = report.replay && moves_nothing(key, report.replay->spec.host_traffic, arm->switches);
   if (!phase.summary) return phase;
   phase.x_floor = multiple(phase.summary->median, timed.floor_bytes, bandwidth);
   if (key == kTransfer && arm->switches.pipeline == plan::Pipeline::staged) {
     phase.x_direct_floor = multiple(
         phase.summary->median, report.result->source_bytes + report.result->destination_bytes, bandwidth);
+    std::uint64_t own = 0;
+    for (const run::StageSamples& stage : arm->stages) own += stage.bytes;
+    phase.x_own_floor = multiple(phase.summary->median, own, bandwidth);
   }
   if (report.replay && report.replay->cut()) {
     phase.extrapolated = phase.summary->median * report.replay->extrapolation();
@@ -76,11 +89,17 @@ PhaseFigures phase_figures(const Report& report, const run::ArmResult* arm, cons
   return phase;
 }
 
+/// How long a GPU took only a GPU can say: the host's clock stops when the work has been asked for.
+std::optional<double> seconds_of_work(const run::BenchResult& result, const run::StageSamples& stage,
+                                      const Summary& host) {
+  if (stage.device_seconds || is_gpu(result)) return stage.device_seconds;
+  return host.median;
+}
+
 RoleFigures role_figures(const run::ArmResult::RoleTime& time) {
   const double wall = std::accumulate(time.wall.begin(), time.wall.end(), 0.0);
   const double rest = std::accumulate(time.unattributed.begin(), time.unattributed.end(), 0.0);
-  const auto summary = summary_of(time.unattributed);
-  return {&time, summary ? std::optional(summary->median) : std::nullopt, quotient(rest, wall)};
+  return {&time, median_of(time.unattributed), quotient(rest, wall)};
 }
 
 ArmFigures arm_figures(const Report& report, const run::ArmResult* arm,
@@ -98,8 +117,10 @@ ArmFigures arm_figures(const Report& report, const run::ArmResult* arm,
   for (const run::StageSamples& stage : arm->stages) {
     const bool shared = stage.role == run::Role::generator && trainer_has(stage.name);
     const Summary summary = summarize(stage.seconds);
-    figures.stages.push_back({shared ? "generator." + stage.name : stage.name, &stage, summary,
-                              multiple(summary.median, stage.bytes, report.result->copy.bytes_per_second)});
+    const auto seconds = seconds_of_work(*report.result, stage, summary);
+    figures.stages.push_back(
+        {shared ? "generator." + stage.name : stage.name, &stage, summary,
+         seconds ? multiple(*seconds, stage.bytes, report.result->copy.bytes_per_second) : std::nullopt});
   }
   figures.trainer = role_figures(arm->trainer);
   figures.generator = role_figures(arm->generator);
@@ -129,6 +150,16 @@ Comparison compare(const PhaseFigures& control, const PhaseFigures& treatment) {
 
 }  // namespace
 
+bool are_known(const device::Clocks& clocks) noexcept {
+  return clocks.sm_mhz || clocks.memory_mhz || clocks.temperature_c || clocks.power_mw ||
+         !clocks.throttle_reasons.empty();
+}
+
+std::optional<double> median_of(const std::vector<double>& samples) {
+  const auto summary = summary_of(samples);
+  return summary ? std::optional(summary->median) : std::nullopt;
+}
+
 std::string_view name_of(Source source) noexcept {
   switch (source) {
     case Source::measured:
@@ -150,6 +181,11 @@ Figures derive(const Report& report) {
                                 &scenario::PublishedPhase::control_s);
   figures.treatment = arm_figures(report, result == nullptr ? nullptr : &result->treatment,
                                   &scenario::PublishedPhase::treatment_s);
+  for (const ArmFigures* arm : {&figures.control, &figures.treatment}) {
+    for (const StageFigures& stage : arm->stages) {
+      figures.device_times = figures.device_times || stage.samples->device_seconds;
+    }
+  }
   for (std::size_t i = 0; i < figures.control.phases.size(); ++i) {
     figures.comparison.emplace_back(
         figures.control.phases[i].first,

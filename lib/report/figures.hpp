@@ -2,12 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "refit/device/backend.hpp"
 #include "refit/report/report.hpp"
 #include "refit/time/statistics.hpp"
 
@@ -28,16 +30,19 @@ struct PhaseFigures {
   std::uint64_t floor_bytes = 0;
   std::optional<double> x_floor;
   std::optional<double> x_direct_floor;  ///< of a staged transfer
-  std::optional<double> extrapolated;    ///< none unless a part was replayed
+  std::optional<double>
+      x_own_floor;  ///< of a staged transfer: over a copy of every byte that its stages move
+  std::optional<double> extrapolated;  ///< none unless a part was replayed
   std::optional<double> published;
   std::string published_source;
+  bool moved_nothing = false;  ///< host traffic that the scenario has none of: what was timed is the timer
 };
 
 struct StageFigures {
   std::string key;  ///< the stage's name; "generator.NAME" where the trainer has it too
   const run::StageSamples* samples = nullptr;
   Summary summary;
-  std::optional<double> x_floor;
+  std::optional<double> x_floor;  ///< of the device's own time where that is known
 };
 
 struct RoleFigures {
@@ -62,8 +67,22 @@ struct Comparison {
 
 struct Figures {
   ArmFigures control, treatment;
+  bool device_times = false;  ///< some stage was timed by the device itself
   std::vector<std::pair<std::string, Comparison>> comparison;
 };
+
+/// A budget that nothing limits: a dry run for a GPU that is not here.
+inline constexpr std::uint64_t kNoBudget = std::numeric_limits<std::uint64_t>::max();
+
+[[nodiscard]] inline bool is_gpu(const run::BenchResult& result) noexcept {
+  return result.backend.kind != device::Kind::cpu;
+}
+
+/// Whether the machine said anything of its clocks.
+[[nodiscard]] bool are_known(const device::Clocks& clocks) noexcept;
+
+/// Nothing without samples.
+[[nodiscard]] std::optional<double> median_of(const std::vector<double>& samples);
 
 /// Points into `report`, which has to outlive it. Without a result everything measured is empty.
 [[nodiscard]] Figures derive(const Report& report);

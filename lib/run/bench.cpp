@@ -3,10 +3,10 @@
 
 #include <algorithm>
 
+#include "refit/base/digest.hpp"
 #include "refit/base/error.hpp"
+#include "refit/time/statistics.hpp"
 #include "run/collect.hpp"
-#include "run/copy_bandwidth.hpp"
-#include "run/host_traffic.hpp"
 #include "run/judge.hpp"
 #include "run/trainer.hpp"
 
@@ -18,8 +18,12 @@ constexpr std::byte kFirstPoison{0xA5}, kSecondPoison{0x5A};
 
 class Bench {
  public:
-  Bench(const BenchSpec& spec, const Progress& progress)
-      : spec_(spec), progress_(progress), start_(Clock::now()), trainer_(spec), copies_(trainer_.pool()) {
+  Bench(const BenchSpec& spec, const MakeBackend& make_backend, const Progress& progress)
+      : spec_(spec),
+        progress_(progress),
+        start_(Clock::now()),
+        trainer_(spec, make_backend(spec.backend)),
+        backend_(trainer_.backend()) {
     arms_[kControl].switches = spec.control;
     arms_[kTreatment].switches = spec.treatment;
     for (std::size_t a = 0; a < arms_.size(); ++a) {
@@ -34,7 +38,10 @@ class Bench {
   BenchResult run() {
     BenchResult result;
     result.warmup = std::min(spec_.warmup, spec_.steps);
+    result.backend = spec_.backend;
+    result.device = backend_.describe();
     measure_copy_now(result.copy);
+    result.clocks_before = backend_.clocks();
     for (unsigned step = 1; step <= spec_.steps; ++step) {
       if (progress_) progress_(step - 1, spec_.steps, "refit");
       trainer_.update_weights();
@@ -49,11 +56,13 @@ class Bench {
         break;
       }
     }
+    result.clocks_after = backend_.clocks();
     measure_copy_now(result.copy);
     trainer_.finish();
     const plan::Plan& plan = trainer_.arm(kControl).plan;
     result.source_bytes = plan.source_bytes;
     result.destination_bytes = plan.destination_bytes;
+    for (std::size_t a = 0; a < arms_.size(); ++a) add_device_times(device_times_[a], arms_[a]);
     result.control = std::move(arms_[kControl]);
     result.treatment = std::move(arms_[kTreatment]);
     result.seconds = elapsed();
@@ -71,26 +80,48 @@ class Bench {
   }
 
   void measure_copy_now(CopyBandwidth& copy) {
-    if (spec_.measure_copy) measure_copy(trainer_.sources(), trainer_.destinations(0), trainer_.pool(), copy);
+    if (!spec_.measure_copy) return;
+    const std::span<std::byte> parameters = trainer_.destinations(0);
+    const device::CopySamples now = backend_.measure_copy(trainer_.sources(), parameters);
     // The copy ran over the guards too.
-    verify::fill_guards(verify::destination_extents(trainer_.arm(kControl).plan), trainer_.destinations(0));
+    backend_.checker().fill_guards(verify::destination_extents(trainer_.arm(kControl).plan), parameters);
+    backend_.finish(Deadline::after(Seconds(spec_.timeout_s)));
+    copy.array_bytes = now.array_bytes;
+    copy.threads = spec_.backend.kind == device::Kind::cpu ? spec_.backend.threads : 0;
+    const auto append = [](std::vector<double>& to, const std::vector<double>& from) {
+      to.insert(to.end(), from.begin(), from.end());
+    };
+    append(copy.samples, now.within);
+    append(copy.to_host, now.to_host);
+    append(copy.from_host, now.from_host);
+    append(copy.peer, now.peer);
+    copy.bytes_per_second = summarize(copy.samples).median;
+  }
+
+  /// The traffic around a refit, of this rank's share.
+  [[nodiscard]] HostSeconds move_host_traffic(const plan::Switches& switches) {
+    const bool pinned = switches.reference_swap == plan::ReferenceSwap::pinned;
+    const HostTraffic& traffic = spec_.host_traffic;
+    HostSeconds seconds;
+    seconds.swap = backend_.move_to_host(traffic.reference_swap_bytes, pinned) +
+                   backend_.move_from_host(traffic.reference_swap_bytes, pinned);
+    const bool slim = switches.offload == plan::Offload::slim;
+    seconds.offload =
+        backend_.move_to_host(slim ? traffic.offload_slim_bytes : traffic.offload_full_bytes, true);
+    return seconds;
   }
 
   void run_step(std::size_t arm, unsigned step, BenchResult& result) {
     ArmResult& out = arms_[arm];
-    const bool slim = out.switches.offload == plan::Offload::slim;
-    const bool pinned = out.switches.reference_swap == plan::ReferenceSwap::pinned;
-    const HostTraffic& traffic = spec_.host_traffic;
-    HostSeconds host;
-    host.swap = copies_.run(2 * traffic.reference_swap_bytes, pinned);
-    host.offload = copies_.run(slim ? traffic.offload_slim_bytes : traffic.offload_full_bytes, true);
-
+    const HostSeconds host = move_host_traffic(out.switches);
     const bool verify = spec_.verify == VerifyWhen::every || (spec_.verify == VerifyWhen::first && step == 1);
     if (verify) trainer_.poison(arm, kFirstPoison);
-    const RefitRecord record = trainer_.refit(arm, false);
-    if (step > result.warmup) {
-      collect(record, host, trainer_.arm(arm).plan, out);
+    const bool warming_up = step <= result.warmup;
+    const RefitRecord record = trainer_.refit(arm, {.profile = step == result.warmup});
+    if (!warming_up) {
+      collect(record, host, trainer_.arm(arm).plan, spec_.backend.kind, out);
     } else {
+      collect_device_times(record, device_times_[arm]);
       (arm == kControl ? result.warmup_control : result.warmup_treatment).push_back(record.seconds);
     }
     out.peak_extra_bytes =
@@ -103,14 +134,17 @@ class Bench {
   void verify_arm(std::size_t arm, std::uint32_t set, ArmResult& out) {
     const plan::Plan& plan = trainer_.arm(arm).plan;
     const std::vector<std::uint64_t> first =
-        verify::destination_digests(plan, trainer_.destinations(set), trainer_.pool());
+        device::destination_digests(backend_.checker(), plan, trainer_.destinations(set));
     trainer_.poison(arm, kSecondPoison);
-    const RefitRecord record = trainer_.refit(arm, true, kSecondPoison);
+    const RefitRecord record = trainer_.refit(arm, {.verify = true, .poison = kSecondPoison});
     Judgement judgement{
         trainer_.arm(arm), trainer_.sources(), trainer_.destinations(record.set), first,
         kSecondPoison,     trainer_.version(), trainer_.committed_version(),      spec_.without};
-    out.verdict.merge(judge(judgement, record, trainer_.pool()));
+    const Clock::time_point begin = Clock::now();
+    out.verdict.merge(judge(judgement, record, backend_, trainer_.pool()));
+    out.verify_seconds = std::chrono::duration<double>(Clock::now() - begin).count();
     ++out.verified_refits;
+    out.parameters_digest = digest(std::as_bytes(std::span(first)));
     out.fault_acted = out.fault_acted || record.fault_acted;
   }
 
@@ -118,15 +152,16 @@ class Bench {
   const Progress& progress_;
   Clock::time_point start_;
   Trainer trainer_;
-  HostCopies copies_;
+  device::Backend& backend_;
   std::array<ArmResult, 2> arms_;
+  std::array<std::vector<DeviceTime>, 2> device_times_;
 };
 
 }  // namespace
 
-BenchResult run_bench(const BenchSpec& spec, const Progress& progress) {
+BenchResult run_bench(const BenchSpec& spec, const MakeBackend& make_backend, const Progress& progress) {
   if (spec.steps == 0) fail_input("a bench of 0 steps was asked for; it takes at least 1");
-  return Bench(spec, progress).run();
+  return Bench(spec, make_backend, progress).run();
 }
 
 }  // namespace refit::run

@@ -13,11 +13,13 @@ constexpr std::byte kGuard{0xC3};
 
 }  // namespace
 
-BucketBuffers::BucketBuffers(const plan::Switches& switches, const plan::Wire& wire, MemoryLedger& ledger)
-    : slot_bytes_(
+BucketBuffers::BucketBuffers(device::Backend& backend, const plan::Switches& switches, const plan::Wire& wire,
+                             MemoryLedger& ledger)
+    : backend_(backend),
+      slot_bytes_(
           std::min(switches.bucket_bytes(), align_up(std::max<std::uint64_t>(1, wire.largest_bucket), 4096))),
       slots_(switches.double_buffer ? 2 : 1),
-      ledger_(&ledger) {}
+      ledger_(ledger) {}
 
 BucketBuffers::~BucketBuffers() {
   release();
@@ -25,26 +27,26 @@ BucketBuffers::~BucketBuffers() {
 
 BucketBuffers::Slot& BucketBuffers::slot_for(std::size_t bucket) {
   Slot& slot = slot_[index_for(bucket)];
-  if (!slot.memory) {
-    slot.memory = transport::SharedMemory::create(slot_bytes_ + kGuardBytes, "a staging buffer");
-    ledger_->add(slot_bytes_);
-    const std::span<std::byte> guard = slot.memory.bytes().subspan(slot_bytes_, kGuardBytes);
-    std::fill(guard.begin(), guard.end(), kGuard);
+  if (slot.memory == nullptr) {
+    slot.memory = backend_.allocate(slot_bytes_ + kGuardBytes, "a staging buffer (buffer_size)");
+    ledger_.add(slot_bytes_ + kGuardBytes);
+    backend_.fill(slot.memory->bytes().subspan(slot_bytes_, kGuardBytes), kGuard);
   }
   return slot;
 }
 
 bool BucketBuffers::guards_intact() const {
   return std::all_of(slot_.begin(), slot_.end(), [&](const Slot& slot) {
-    if (!slot.memory) return true;
-    const std::span<std::byte> guard = slot.memory.bytes().subspan(slot_bytes_, kGuardBytes);
+    if (slot.memory == nullptr) return true;
+    std::array<std::byte, kGuardBytes> guard;
+    backend_.read(guard, slot.memory->bytes().data() + slot_bytes_);
     return std::all_of(guard.begin(), guard.end(), [](std::byte b) { return b == kGuard; });
   });
 }
 
 void BucketBuffers::release() {
   for (Slot& slot : slot_) {
-    if (slot.memory) ledger_->remove(slot_bytes_);
+    if (slot.memory != nullptr) ledger_.remove(slot.memory->bytes().size());
     slot = Slot{};
   }
 }

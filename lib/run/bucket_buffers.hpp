@@ -3,11 +3,12 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <span>
 
+#include "refit/device/backend.hpp"
 #include "refit/plan/switches.hpp"
 #include "refit/plan/wire.hpp"
-#include "refit/transport/shared_memory.hpp"
 #include "run/memory_ledger.hpp"
 
 namespace refit::run {
@@ -15,12 +16,15 @@ namespace refit::run {
 class BucketBuffers {
  public:
   struct Slot {
-    transport::SharedMemory memory;
-    bool announced = false;  ///< the generator has its descriptor
+    std::unique_ptr<device::Memory> memory;
+    bool announced = false;  ///< the generator has its handle
     bool in_flight = false;  ///< published and not yet acknowledged
   };
 
-  BucketBuffers(const plan::Switches& switches, const plan::Wire& wire, MemoryLedger& ledger);
+  BucketBuffers(device::Backend& backend, const plan::Switches& switches, const plan::Wire& wire,
+                MemoryLedger& ledger);
+  BucketBuffers(const BucketBuffers&) = delete;
+  BucketBuffers& operator=(const BucketBuffers&) = delete;
   ~BucketBuffers();
 
   /// Bytes of one slot: the bucket limit asked for, or the largest bucket if that is smaller.
@@ -38,10 +42,11 @@ class BucketBuffers {
   void release();
 
  private:
+  device::Backend& backend_;
   std::uint64_t slot_bytes_ = 0;
   std::uint32_t slots_ = 1;
   std::array<Slot, 2> slot_;
-  MemoryLedger* ledger_;
+  MemoryLedger& ledger_;
 };
 
 }  // namespace refit::run

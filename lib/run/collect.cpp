@@ -11,7 +11,7 @@ StageSamples& stage_of(ArmResult& arm, Role role, const std::string& name, std::
                                   [&](const StageSamples& s) { return s.role == role && s.name == name; });
   if (found != arm.stages.end()) return *found;
   // A stage that first appears now took no time before.
-  arm.stages.push_back({name, role, std::vector<double>(earlier_steps), 0, 0});
+  arm.stages.push_back({name, role, std::vector<double>(earlier_steps), 0, 0, std::nullopt});
   return arm.stages.back();
 }
 
@@ -25,7 +25,8 @@ void add_stage(ArmResult& arm, Role role, const std::string& name, double second
 
 }  // namespace
 
-void collect(const RefitRecord& record, const HostSeconds& host, const plan::Plan& plan, ArmResult& arm) {
+void collect(const RefitRecord& record, const HostSeconds& host, const plan::Plan& plan, device::Kind kind,
+             ArmResult& arm) {
   const std::size_t earlier = arm.trainer.wall.size();
   for (const StageTotal& s : record.trainer_stages) {
     add_stage(arm, Role::trainer, std::string(s.name), s.seconds, s.bytes, s.launches, earlier);
@@ -44,15 +45,30 @@ void collect(const RefitRecord& record, const HostSeconds& host, const plan::Pla
   transfer.floor_bytes = plan.floor_bytes();
   PhaseSamples& offload = arm.phases["prepare_for_generation/offload_before_refit"];
   offload.seconds.push_back(host.offload);
-  offload.stand_in = true;
+  offload.stand_in = kind == device::Kind::cpu;
   arm.phases["prepare_for_generation/total"].seconds.push_back(host.offload + record.seconds);
   PhaseSamples& swap = arm.phases["policy_and_reference_logprobs/reference_swap"];
   swap.seconds.push_back(host.swap);
-  swap.stand_in = true;
+  swap.stand_in = kind == device::Kind::cpu;
 
   arm.messages = record.messages;
   arm.message_bytes = record.message_bytes;
   arm.handles_opened = record.generator.handles_opened;
+  arm.handles_left = record.generator.handles_left;
+}
+
+void collect_device_times(const RefitRecord& record, std::vector<DeviceTime>& times) {
+  times.clear();
+  for (const device::StageTime& s : record.trainer_device_stages) times.push_back({Role::trainer, s});
+  for (const device::StageTime& s : record.generator.device_stages) times.push_back({Role::generator, s});
+}
+
+void add_device_times(const std::vector<DeviceTime>& times, ArmResult& arm) {
+  for (StageSamples& stage : arm.stages) {
+    for (const DeviceTime& time : times) {
+      if (time.role == stage.role && time.stage.name == stage.name) stage.device_seconds = time.stage.seconds;
+    }
+  }
 }
 
 }  // namespace refit::run

@@ -264,6 +264,19 @@ struct EarlyAcknowledge : Hooks {
   }
 };
 
+/// No fault but a slow reader: every byte has to be right nevertheless.
+struct SlowReceiver : Hooks {
+  double delay_before_reading() override {
+    act();
+    return 0.1;
+  }
+};
+
+/// A slow reader that says too early that it is done.
+struct SlowReceiverEarlyAcknowledge : SlowReceiver {
+  bool acknowledge_before_reading() override { return true; }
+};
+
 class Shuffled : public Hooks {
  public:
   explicit Shuffled(unsigned times) : times_(times) {}
@@ -436,8 +449,14 @@ std::span<const Fault> all_faults() {
 std::unique_ptr<Hooks> make_hooks(std::string_view fault) {
   if (fault.empty()) return std::make_unique<Hooks>();
   for (const Entry& entry : kFaults) {
-    if (entry.fault.name == fault) return entry.make();
+    if (entry.fault.name != fault) continue;
+    std::unique_ptr<Hooks> hooks = entry.make();
+    hooks->plant();
+    return hooks;
   }
+  // Circumstances for tests: a refit has to survive the first, and the second shows that it might not have.
+  if (fault == "slow-receiver") return std::make_unique<SlowReceiver>();
+  if (fault == "slow-receiver-early-acknowledge") return std::make_unique<SlowReceiverEarlyAcknowledge>();
   fail_input(fmt::format("unknown fault '{}'", fault));
 }
 

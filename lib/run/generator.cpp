@@ -16,22 +16,16 @@ namespace {
 constexpr double kIdleTimeout = 3600;
 constexpr std::uint64_t kPageBytes = 4096;
 
-void touch(std::span<std::byte> memory, ThreadPool& pool) {
-  const std::size_t pages = (memory.size() + kPageBytes - 1) / kPageBytes;
-  pool.for_range(pages, 4096, [&](std::size_t begin, std::size_t end) {
-    for (std::size_t p = begin; p < end; ++p) memory[p * kPageBytes] = std::byte{0};
-  });
-}
-
 }  // namespace
 
-Generator::Generator(Conversation trainer) : trainer_(std::move(trainer)) {}
+Generator::Generator(Conversation trainer, const MakeBackend& make_backend)
+    : trainer_(std::move(trainer)), make_backend_(make_backend) {}
 
 void Generator::set_up() {
   const transport::Message hello = trainer_.expect(MessageType::hello);
   spec_ = decode_spec(hello.body);
   trainer_.set_timeout(spec_.timeout_s);
-  pool_ = std::make_unique<ThreadPool>(spec_.threads);
+  backend_ = make_backend_(spec_.backend);
   hooks_ = make_hooks(spec_.fault);
   arms_.reserve(2);
   arms_.emplace_back(spec_, spec_.control);
@@ -43,16 +37,17 @@ void Generator::set_up() {
   const bool shadow = std::any_of(arms_.begin(), arms_.end(),
                                   [](const Arm& a) { return a.switches.commit == plan::Commit::shadow; });
   ready.sets = shadow ? 2 : 1;
-  for (std::uint32_t s = 0; s < ready.sets; ++s) {
-    sets_.push_back(transport::SharedMemory::create(ready.parameter_bytes, "the generator's parameters"));
-    touch(sets_.back().bytes(), *pool_);
-  }
   page_ = transport::SharedMemory::create(kPageBytes, "the generator's version page");
   VersionPage(page_.bytes()).store(VersionPage::kTorn);
-
-  std::vector<int> fds;
-  for (const transport::SharedMemory& set : sets_) fds.push_back(set.fd());
-  fds.push_back(page_.fd());
+  std::vector<int> fds = {page_.fd()};
+  for (std::uint32_t s = 0; s < ready.sets; ++s) {
+    sets_.push_back(backend_->allocate(ready.parameter_bytes, "the generator's parameters"));
+    backend_->fill(sets_.back()->bytes(), std::byte{0});
+    const device::Memory::Handle handle = sets_.back()->handle();
+    ready.handles.push_back({handle.token, handle.fd >= 0});
+    if (handle.fd >= 0) fds.push_back(handle.fd);
+  }
+  backend_->finish(trainer_.deadline());
   trainer_.send(MessageType::ready, encode(ready), fds);
 }
 
@@ -72,7 +67,7 @@ void Generator::serve() {
         if (arm >= arms_.size()) fail_runtime("the trainer sent a manifest for an arm that does not exist");
         plan::check_manifest(std::string_view(message.body).substr(1), arms_[arm].plan, arms_[arm].wire);
         receivers_[arm] = std::make_unique<Receiver>(arms_[arm].plan, arms_[arm].wire, arms_[arm].switches,
-                                                     *pool_, ledgers_[arm], *hooks_);
+                                                     *backend_, ledgers_[arm], *hooks_);
         break;
       }
       default:
@@ -105,61 +100,68 @@ void Generator::refit(const BeginRecord& begin) {
     whole_version_ = VersionPage::kTorn;
   }
   ledgers_[begin.arm].reset_peak();
-  const std::uint64_t handles_before = receivers_[begin.arm] ? receivers_[begin.arm]->handles_opened() : 0;
+  const device::HandleCounts handles_before = backend_->handles();
   CommittedRecord record;
-  Timeline timeline;
-  timeline.start();
+  Stages stages(*backend_);
+  if (begin.profile) backend_->profile(true);
+  stages.start();
   try {
-    timeline.enter("wait");
+    stages.enter("wait");
     trainer_.send(MessageType::begun, encode(BegunRecord{set}));
     if (arm.switches.pipeline == plan::Pipeline::staged) {
       if (!receivers_[begin.arm]) fail_runtime("the trainer began a staged refit without a manifest");
-      receive_staged(arm, begin, timeline, record);
+      receive_staged(arm, begin, stages, record);
     } else {
-      receive_direct(timeline);
+      receive_direct(stages);
     }
   } catch (const Error& error) {
     throw Error(error.kind(), fmt::format("{}; {}", error.what(), state_in_words(arm, begin.version)));
   }
   if (begin.verify) {
-    timeline.enter("verify");
-    record.destination_digests = verify::destination_digests(arm.plan, sets_[set].bytes(), *pool_);
+    stages.enter("verify");
+    record.destination_digests =
+        device::destination_digests(backend_->checker(), arm.plan, sets_[set]->bytes());
   }
-  timeline.enter("commit");
+  stages.enter("commit");
   record.version = hooks_->committed_version(begin.version);
   whole_version_ = record.version;
   active_set_ = set;
   page.store(record.version);
-  timeline.stop();
+  stages.stop();
 
-  record.wall = timeline.wall();
-  record.unattributed = timeline.unattributed();
-  for (const StageTotal& stage : timeline.stages()) {
+  record.wall = stages.timeline().wall();
+  record.unattributed = stages.timeline().unattributed();
+  for (const StageTotal& stage : stages.timeline().stages()) {
     record.stages.push_back({std::string(stage.name), stage.seconds, stage.bytes, stage.launches});
   }
+  if (begin.profile) {
+    record.device_stages = backend_->stage_times();
+    backend_->profile(false);
+  }
   record.fault_acted = hooks_->acted();
-  record.peak_extra_bytes = ledgers_[begin.arm].peak();
-  record.handles_opened =
-      receivers_[begin.arm] ? receivers_[begin.arm]->handles_opened() - handles_before : 0;
+  record.peak_extra_bytes = ledgers_[begin.arm].peak() + backend_->own_bytes();
+  const device::HandleCounts handles = backend_->handles();
+  record.handles_opened = handles.opened - handles_before.opened;
+  record.handles_left = handles.opened - handles.closed;
   trainer_.send(MessageType::committed, encode(record));
 }
 
-void Generator::receive_staged(const Arm& arm, const BeginRecord& begin, Timeline& timeline,
+void Generator::receive_staged(const Arm& arm, const BeginRecord& begin, Stages& stages,
                                CommittedRecord& record) {
   Receiver& receiver = *receivers_[begin.arm];
-  receiver.begin(sets_[set_to_write(arm)].bytes(), begin.verify ? &record.evidence : nullptr);
+  receiver.begin(sets_[set_to_write(arm)]->bytes(), begin.verify ? &record.evidence : nullptr);
   if (begin.verify) receiver.poison(std::byte{begin.poison});
   for (;;) {
-    timeline.enter("wait");
+    stages.enter("wait");
     transport::Message message = trainer_.next();
     const auto type = static_cast<MessageType>(message.type);
     if (type == MessageType::complete) break;
     if (type != MessageType::bucket) {
       fail_runtime(fmt::format("the trainer sent '{}' in the middle of a refit", name_of(type)));
     }
-    receiver.bucket(trainer_, std::move(message), timeline);
+    receiver.bucket(trainer_, std::move(message), stages);
   }
-  receiver.finish(timeline);
+  receiver.finish(stages, trainer_.deadline());
 }
 
 void Generator::report_failure(const std::string& text) noexcept {
@@ -170,18 +172,18 @@ void Generator::report_failure(const std::string& text) noexcept {
   }
 }
 
-void Generator::receive_direct(Timeline& timeline) {
-  timeline.enter("wait");
+void Generator::receive_direct(Stages& stages) {
+  stages.enter("wait");
   (void)trainer_.expect(MessageType::complete);
 }
 
-void run_generator(int fd) {
+void run_generator(int fd, const MakeBackend& make_backend) {
   // A dead trainer shows as a closed socket, and this side then says what state its parameters are in.
   transport::outlive_parent();
   // The first wait is for a trainer that builds its plan; the hello then says what limit it wants.
   constexpr double kFirstTimeout = 60;
   Conversation trainer(transport::UnixChannel(transport::UniqueFd(fd), "trainer"), kFirstTimeout);
-  Generator generator(std::move(trainer));
+  Generator generator(std::move(trainer), make_backend);
   try {
     generator.serve();
   } catch (const Error& error) {

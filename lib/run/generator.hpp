@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "refit/base/thread_pool.hpp"
+#include "refit/device/backend.hpp"
 #include "refit/run/bench.hpp"
 #include "refit/transport/shared_memory.hpp"
 #include "run/arm.hpp"
@@ -14,12 +14,13 @@
 #include "run/protocol.hpp"
 #include "run/receiver.hpp"
 #include "run/records.hpp"
+#include "run/stages.hpp"
 
 namespace refit::run {
 
 class Generator {
  public:
-  explicit Generator(Conversation trainer);
+  Generator(Conversation trainer, const MakeBackend& make_backend);
   /// Serves refits until the trainer says goodbye.
   void serve();
   /// Tells the trainer, if it still listens, why this side stops.
@@ -28,21 +29,22 @@ class Generator {
  private:
   void set_up();
   void refit(const BeginRecord& begin);
-  void receive_staged(const Arm& arm, const BeginRecord& begin, Timeline& timeline, CommittedRecord& record);
-  void receive_direct(Timeline& timeline);
+  void receive_staged(const Arm& arm, const BeginRecord& begin, Stages& stages, CommittedRecord& record);
+  void receive_direct(Stages& stages);
   [[nodiscard]] std::uint32_t set_to_write(const Arm& arm) const;
   /// What an interrupted refit leaves behind, in words.
   [[nodiscard]] std::string state_in_words(const Arm& arm, std::uint64_t version) const;
 
   Conversation trainer_;
+  const MakeBackend& make_backend_;
   BenchSpec spec_;
-  std::vector<Arm> arms_;                               ///< control, treatment
-  std::array<std::unique_ptr<Receiver>, 2> receivers_;  ///< of staged arms
-  std::unique_ptr<ThreadPool> pool_;
+  std::unique_ptr<device::Backend> backend_;
+  std::vector<Arm> arms_;  ///< control, treatment
   std::unique_ptr<Hooks> hooks_;
-  std::array<MemoryLedger, 2> ledgers_;        ///< one an arm
-  std::vector<transport::SharedMemory> sets_;  ///< parameters, twice when an arm commits by shadow
+  std::array<MemoryLedger, 2> ledgers_;                ///< one an arm
+  std::vector<std::unique_ptr<device::Memory>> sets_;  ///< parameters, twice when an arm commits by shadow
   transport::SharedMemory page_;
+  std::array<std::unique_ptr<Receiver>, 2> receivers_;  ///< of staged arms
   std::uint32_t active_set_ = 0;
   std::uint64_t whole_version_ = VersionPage::kTorn;  ///< of the active set
 };

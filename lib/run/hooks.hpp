@@ -17,6 +17,9 @@ class Hooks {
  public:
   virtual ~Hooks() = default;
 
+  /// Whether there is a fault at all: without one, nobody has to show bytes to this object.
+  [[nodiscard]] bool planted() const noexcept { return planted_; }
+  void plant() noexcept { planted_ = true; }
   /// Whether the fault found something to act on: not every model and switch has what it needs.
   [[nodiscard]] bool acted() const noexcept { return acted_.load(std::memory_order_relaxed); }
 
@@ -41,6 +44,8 @@ class Hooks {
   /// The entry whose place an entry's bytes go to: itself, or another of the same shape.
   virtual std::size_t place_of(const plan::Plan&, const plan::Wire&, std::size_t entry) { return entry; }
   virtual bool acknowledge_before_reading() { return false; }
+  /// Seconds by which the reading of a bucket is held up.
+  virtual double delay_before_reading() { return 0; }
   /// How often the rows of a destination are shuffled.
   virtual unsigned shuffles(const plan::Plan&, const plan::Destination&) { return 1; }
   /// Canonical scales of one destination, before they are laid out.
@@ -54,6 +59,7 @@ class Hooks {
   void act() noexcept { acted_.store(true, std::memory_order_relaxed); }
 
  private:
+  bool planted_ = false;
   std::atomic<bool> acted_{false};  ///< worker threads act too
 };
 

@@ -20,6 +20,7 @@ struct Judgement {
   const std::vector<verify::Check>& without;  ///< checks that are switched off
 };
 
-[[nodiscard]] verify::Verdict judge(const Judgement& what, const RefitRecord& record, ThreadPool& pool);
+[[nodiscard]] verify::Verdict judge(const Judgement& what, const RefitRecord& record,
+                                    device::Backend& backend, ThreadPool& pool);
 
 }  // namespace refit::run

@@ -3,8 +3,10 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <utility>
-#include <vector>
+#include <memory>
+#include <string>
+
+#include "refit/device/backend.hpp"
 
 namespace refit::run {
 
@@ -23,32 +25,32 @@ class MemoryLedger {
   std::uint64_t current_ = 0, peak_ = 0;
 };
 
-/// Host scratch that grows to what is asked and tells the ledger.
+/// Scratch of the backend that grows to what is asked and tells the ledger.
 class Scratch {
  public:
-  explicit Scratch(MemoryLedger& ledger) : ledger_(&ledger) {}
-  Scratch(Scratch&& other) noexcept : ledger_(other.ledger_), bytes_(std::exchange(other.bytes_, {})) {}
-  Scratch& operator=(Scratch&&) = delete;
+  Scratch(device::Backend& backend, MemoryLedger& ledger) : backend_(backend), ledger_(ledger) {}
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
   ~Scratch() { release(); }
 
   /// At least `bytes` bytes; contents are lost when it grows.
-  [[nodiscard]] std::byte* reserve(std::uint64_t bytes) {
-    if (bytes > bytes_.size()) {
+  [[nodiscard]] std::byte* reserve(std::uint64_t bytes, const std::string& what) {
+    if (memory_ == nullptr || bytes > memory_->bytes().size()) {
       release();
-      bytes_.resize(bytes);
-      ledger_->add(bytes);
+      memory_ = backend_.scratch(bytes, what);
+      ledger_.add(bytes);
     }
-    return bytes_.data();
+    return memory_->bytes().data();
   }
   void release() {
-    ledger_->remove(bytes_.size());
-    bytes_ = {};
+    if (memory_ != nullptr) ledger_.remove(memory_->bytes().size());
+    memory_.reset();
   }
-  [[nodiscard]] std::uint64_t size() const noexcept { return bytes_.size(); }
 
  private:
-  MemoryLedger* ledger_;
-  std::vector<std::byte> bytes_;
+  device::Backend& backend_;
+  MemoryLedger& ledger_;
+  std::unique_ptr<device::Memory> memory_;
 };
 
 }  // namespace refit::run

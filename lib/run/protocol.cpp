@@ -130,8 +130,11 @@ std::string encode_bucket_message(const BucketMessage& message, plan::HandleEnco
   std::string out;
   out.reserve(24 + message.handles.size() * 96 + message.keys.size());
   put(out, message.slot);
+  put(out, static_cast<std::uint8_t>(message.announces));
   put(out, message.used_bytes);
   put(out, message.buffer_bytes);
+  put(out, static_cast<std::uint16_t>(message.token.size()));
+  out.append(message.token);
   put(out, static_cast<std::uint32_t>(message.handles.size()));
   for (const BucketHandle& handle : message.handles) {
     if (encoding == plan::HandleEncoding::arguments_only) {
@@ -153,8 +156,10 @@ BucketMessage decode_bucket_message(std::string_view body, plan::HandleEncoding 
   Cursor cursor(body);
   BucketMessage message;
   message.slot = cursor.get<std::uint32_t>();
+  message.announces = cursor.get<std::uint8_t>() != 0;
   message.used_bytes = cursor.get<std::uint64_t>();
   message.buffer_bytes = cursor.get<std::uint64_t>();
+  message.token = cursor.take(cursor.get<std::uint16_t>());
   const auto handles = cursor.get<std::uint32_t>();
   if (message.used_bytes > message.buffer_bytes) {
     fail_input(fmt::format("a bucket says it uses {} bytes of a buffer of {}", message.used_bytes,

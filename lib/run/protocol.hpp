@@ -62,6 +62,8 @@ class Conversation {
   [[nodiscard]] transport::Message next() { return next(timeout_s_); }
   [[nodiscard]] bool ready() const { return channel_.ready(); }
   [[nodiscard]] double timeout() const noexcept { return timeout_s_; }
+  /// The end of a wait that begins now.
+  [[nodiscard]] Deadline deadline() const { return Deadline::after(Seconds(timeout_s_)); }
   void set_timeout(double seconds) noexcept { timeout_s_ = seconds; }
 
   [[nodiscard]] std::uint64_t messages() const noexcept { return messages_; }
@@ -75,9 +77,11 @@ class Conversation {
 
 // --- bucket messages
 // ------------------------------------------------------------------------------------------------ u32 slot |
-// u64 used_bytes | u64 buffer_bytes | u32 number of handles | handles | key list or offset map (plan/wire) A
-// handle is, arguments_only: u64 offset, u64 bytes; with_function: u16 length, the rebuild function's name,
-// u16 length, its arguments as decimal text "(offset, bytes)", as a pickled reduce tuple names its function.
+// u8 announces | u64 used_bytes | u64 buffer_bytes | u16 length and bytes of the slot's token (once for each
+// allocation, with the descriptor if it has one) | u32 number of handles | handles | key list or offset map
+// (plan/wire) A handle is, arguments_only: u64 offset, u64 bytes; with_function: u16 length, the rebuild
+// function's name, u16 length, its arguments as decimal text "(offset, bytes)", as a pickled reduce tuple
+// names its function.
 
 struct BucketHandle {
   std::uint64_t offset = 0, bytes = 0;
@@ -86,6 +90,8 @@ struct BucketHandle {
 struct BucketMessage {
   std::uint32_t slot = 0;
   std::uint64_t used_bytes = 0, buffer_bytes = 0;
+  bool announces = false;  ///< the slot's memory is new: its handle comes with this message
+  std::string_view token;  ///< a view into the message body, or what to send
   std::vector<BucketHandle> handles;
   std::string_view keys;  ///< a view into the message body
 };

@@ -4,21 +4,21 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
-#include <utility>
 #include <vector>
 
-#include "refit/base/thread_pool.hpp"
+#include "refit/device/backend.hpp"
 #include "refit/plan/plan.hpp"
 #include "refit/plan/switches.hpp"
 #include "refit/plan/wire.hpp"
-#include "refit/time/timeline.hpp"
-#include "refit/transport/shared_memory.hpp"
 #include "refit/verify/verify.hpp"
 #include "run/hooks.hpp"
 #include "run/loader.hpp"
 #include "run/memory_ledger.hpp"
 #include "run/protocol.hpp"
+#include "run/replays.hpp"
+#include "run/stages.hpp"
 
 namespace refit::run {
 
@@ -26,29 +26,15 @@ namespace refit::run {
 struct ReceiverEvidence {
   std::vector<std::uint64_t> received;  ///< digest of each entry as it was read
   std::vector<std::uint32_t> times_received;
-  std::vector<verify::Executed> executed;  ///< rows installed, in canonical order
-};
-
-/// A handle opened on its own: the pages that hold a tensor, mapped until this goes.
-class MappedWindow {
- public:
-  MappedWindow(int fd, std::uint64_t offset, std::uint64_t bytes);
-  MappedWindow(MappedWindow&& other) noexcept
-      : base_(std::exchange(other.base_, nullptr)), mapped_(other.mapped_), data_(other.data_) {}
-  MappedWindow& operator=(MappedWindow&&) = delete;
-  ~MappedWindow();
-  [[nodiscard]] const std::byte* data() const noexcept { return data_; }
-
- private:
-  void* base_ = nullptr;
-  std::size_t mapped_ = 0;
-  const std::byte* data_ = nullptr;
+  std::vector<verify::Executed> executed;  ///< rows installed: in canonical order, or where they are stored
 };
 
 class Receiver {
  public:
-  Receiver(const plan::Plan& plan, const plan::Wire& wire, const plan::Switches& switches, ThreadPool& pool,
-           MemoryLedger& ledger, Hooks& hooks);
+  Receiver(const plan::Plan& plan, const plan::Wire& wire, const plan::Switches& switches,
+           device::Backend& backend, MemoryLedger& ledger, Hooks& hooks);
+  Receiver(const Receiver&) = delete;
+  Receiver& operator=(const Receiver&) = delete;
   ~Receiver();
 
   /// A new refit over parameters in `destinations`.
@@ -56,55 +42,49 @@ class Receiver {
   /// Poisons what the receiver keeps for itself between refits (canonical scales).
   void poison(std::byte value);
   /// Loads one bucket and acknowledges it.
-  void bucket(Conversation& trainer, transport::Message message, Timeline& timeline);
+  void bucket(Conversation& trainer, transport::Message message, Stages& stages);
   /// After the last bucket: checks that every key came, then shuffles and swizzles in place.
-  void finish(Timeline& timeline);
-
-  [[nodiscard]] std::uint64_t handles_opened() const noexcept { return handles_opened_; }
+  void finish(Stages& stages, Deadline deadline);
 
  private:
-  struct Slot {
-    transport::SharedMemory memory;
-  };
-  void map_slot(const BucketMessage& message, transport::Message& raw);
+  using Windows = std::vector<std::unique_ptr<device::Memory>>;
+  void open_slot(const BucketMessage& message, transport::Message& raw);
   /// Where each entry of the bucket can be read, by the handles that came with it.
   [[nodiscard]] std::vector<const std::byte*> open_handles(const BucketMessage& message,
-                                                           const plan::Bucket& bucket,
-                                                           std::vector<MappedWindow>& windows);
+                                                           const plan::Bucket& bucket, Windows& windows);
   void record(const plan::Bucket& bucket, const std::vector<const std::byte*>& bytes);
-  void load(const plan::Bucket& bucket, const std::vector<const std::byte*>& bytes, Timeline& timeline);
-  void install(std::uint32_t entry, const std::byte* bytes, Timeline& timeline);
-  void copy_entry(std::uint32_t entry, const std::byte* bytes);
-  void quantize_pending(Timeline& timeline);
-  struct Landing {
-    std::byte* values;
-    std::byte* scales;
-  };
-  [[nodiscard]] Landing landing(std::uint32_t entry);
-  void shuffle(Timeline& timeline);
-  void swizzle(Timeline& timeline);
-  void shuffle_destination(const plan::Destination& weight, Timeline& timeline);
-  void swizzle_destination(std::uint32_t index, Timeline& timeline);
+  void load(std::size_t bucket, const std::vector<const std::byte*>& bytes, Stages& stages);
+  void install(std::uint32_t entry, const std::byte* bytes, Stages& stages);
+  void replay(std::size_t bucket, const std::vector<const std::byte*>& bytes, Stages& stages);
+  void record_installed(std::uint32_t entry);
+  /// What brings an entry's bytes to their place; op copy, quantize or scales.
+  [[nodiscard]] device::Task task_for(std::uint32_t entry, const std::byte* bytes);
+  void run_loads(Stages& stages);
+  void run_quantize(Stages& stages);
+  void shuffle(Stages& stages);
+  void shuffle_each_expert(const device::Shuffle& what, Stages& stages);
+  void swizzle(Stages& stages);
+  void swizzle_destination(std::uint32_t index, Stages& stages);
+  void zero_padding(Stages& stages);
 
   const plan::Plan& plan_;
   const plan::Wire& wire_;
   const plan::Switches& switches_;
-  ThreadPool& pool_;
+  device::Backend& backend_;
   MemoryLedger& ledger_;
   Hooks& hooks_;
   plan::KeyReader keys_;
   LoaderRoutes routes_;
   std::span<std::byte> destinations_;
   ReceiverEvidence* evidence_ = nullptr;
-  std::array<Slot, 2> slots_;
+  std::array<std::unique_ptr<device::Memory>, 2> slots_;
   /// Row-major scales as they arrive (upstream's *_scale_from_checkpoint), one region for each tiled scale
-  /// destination.
-  std::vector<std::byte> canonical_scales_;
+  /// destination. None with shuffle=fused.
+  std::unique_ptr<device::Memory> canonical_scales_;
   std::vector<std::uint64_t> canonical_offset_;
-  std::vector<std::pair<std::uint32_t, const std::byte*>>
-      pending_;  ///< BF16 entries that wait for their batch
+  std::vector<device::Task> loads_, quantizes_;  ///< tasks that wait for their common launch
   Scratch scratch_;
-  std::uint64_t handles_opened_ = 0;
+  Replays replays_;
 };
 
 }  // namespace refit::run

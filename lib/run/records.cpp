@@ -18,6 +18,11 @@ auto reading(const char* what, std::string_view body, Read read) {
   }
 }
 
+/// CBOR text has to be UTF-8; a token is any bytes.
+Json as_binary(const std::string& bytes) {
+  return Json::binary({bytes.begin(), bytes.end()});
+}
+
 std::string to_body(const Json& json) {
   const std::vector<std::uint8_t> bytes = Json::to_cbor(json);
   return {bytes.begin(), bytes.end()};
@@ -26,7 +31,10 @@ std::string to_body(const Json& json) {
 }  // namespace
 
 std::string encode(const ReadyRecord& r) {
-  return to_body({{"plan_digest", {r.plan_digest[0], r.plan_digest[1]}},
+  Json handles = Json::array();
+  for (const auto& handle : r.handles) handles.push_back({as_binary(handle.token), handle.has_fd});
+  return to_body({{"handles", std::move(handles)},
+                  {"plan_digest", {r.plan_digest[0], r.plan_digest[1]}},
                   {"parameter_bytes", r.parameter_bytes},
                   {"sets", r.sets}});
 }
@@ -38,18 +46,27 @@ ReadyRecord decode_ready(std::string_view body) {
     r.plan_digest[1] = in.at("plan_digest").at(1).get<std::uint64_t>();
     r.parameter_bytes = in.at("parameter_bytes").get<std::uint64_t>();
     r.sets = in.at("sets").get<std::uint32_t>();
+    for (const Json& handle : in.at("handles")) {
+      const auto& token = handle.at(0).get_binary();
+      r.handles.push_back({std::string(token.begin(), token.end()), handle.at(1).get<bool>()});
+    }
     return r;
   });
 }
 
 std::string encode(const BeginRecord& r) {
-  return to_body({{"arm", r.arm}, {"version", r.version}, {"verify", r.verify}, {"poison", r.poison}});
+  return to_body({{"arm", r.arm},
+                  {"version", r.version},
+                  {"verify", r.verify},
+                  {"profile", r.profile},
+                  {"poison", r.poison}});
 }
 
 BeginRecord decode_begin(std::string_view body) {
   return reading("begin", body, [](const Json& in) {
     return BeginRecord{in.at("arm").get<std::uint32_t>(), in.at("version").get<std::uint64_t>(),
-                       in.at("verify").get<bool>(), in.at("poison").get<std::uint8_t>()};
+                       in.at("verify").get<bool>(), in.at("profile").get<bool>(),
+                       in.at("poison").get<std::uint8_t>()};
   });
 }
 
@@ -66,6 +83,8 @@ std::string encode(const CommittedRecord& r) {
   Json stages = Json::array();
   for (const auto& stage : r.stages)
     stages.push_back({stage.name, stage.seconds, stage.bytes, stage.launches});
+  Json device_stages = Json::array();
+  for (const auto& stage : r.device_stages) device_stages.push_back({stage.name, stage.seconds});
   Json executed = Json::array();
   for (const auto& e : r.evidence.executed) {
     executed.push_back(e.segment);
@@ -76,8 +95,10 @@ std::string encode(const CommittedRecord& r) {
                   {"wall", r.wall},
                   {"unattributed", r.unattributed},
                   {"stages", std::move(stages)},
+                  {"device_stages", std::move(device_stages)},
                   {"peak_extra_bytes", r.peak_extra_bytes},
                   {"handles_opened", r.handles_opened},
+                  {"handles_left", r.handles_left},
                   {"fault_acted", r.fault_acted},
                   {"received", r.evidence.received},
                   {"times_received", r.evidence.times_received},
@@ -95,8 +116,12 @@ CommittedRecord decode_committed(std::string_view body) {
       r.stages.push_back({stage.at(0).get<std::string>(), stage.at(1).get<double>(),
                           stage.at(2).get<std::uint64_t>(), stage.at(3).get<std::uint64_t>()});
     }
+    for (const Json& stage : in.at("device_stages")) {
+      r.device_stages.push_back({stage.at(0).get<std::string>(), stage.at(1).get<double>()});
+    }
     r.peak_extra_bytes = in.at("peak_extra_bytes").get<std::uint64_t>();
     r.handles_opened = in.at("handles_opened").get<std::uint64_t>();
+    r.handles_left = in.at("handles_left").get<std::uint64_t>();
     r.fault_acted = in.at("fault_acted").get<bool>();
     r.evidence.received = in.at("received").get<std::vector<std::uint64_t>>();
     r.evidence.times_received = in.at("times_received").get<std::vector<std::uint32_t>>();

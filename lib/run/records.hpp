@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "refit/device/backend.hpp"
 #include "refit/time/timeline.hpp"
 #include "refit/verify/verify.hpp"
 #include "run/receiver.hpp"
@@ -19,12 +20,19 @@ struct ReadyRecord {
   std::uint64_t plan_digest[2] = {0, 0};  ///< of the control and the treatment arm
   std::uint64_t parameter_bytes = 0;      ///< of one set
   std::uint32_t sets = 1;                 ///< 2 when an arm commits by shadow
+  /// Of each set's memory; a set that has a descriptor sends it beside this record, in the same order.
+  struct SetHandle {
+    std::string token;
+    bool has_fd = false;
+  };
+  std::vector<SetHandle> handles;
 };
 
 struct BeginRecord {
   std::uint32_t arm = 0;
   std::uint64_t version = 0;
   bool verify = false;
+  bool profile = false;     ///< measure stages on the device
   std::uint8_t poison = 0;  ///< for what the generator keeps to itself, when verifying
 };
 
@@ -42,7 +50,9 @@ struct CommittedRecord {
   std::uint64_t version = 0;
   double wall = 0, unattributed = 0;
   std::vector<Stage> stages;
+  std::vector<device::StageTime> device_stages;  ///< when profiling
   std::uint64_t peak_extra_bytes = 0, handles_opened = 0;
+  std::uint64_t handles_left = 0;  ///< opened and not closed, after the refit
   bool fault_acted = false;
   ReceiverEvidence evidence;
   std::vector<std::uint64_t> destination_digests;

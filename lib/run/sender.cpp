@@ -1,39 +1,43 @@
-// Buckets are filled in the wire's order; at most one batch of quantized tensors waits in scratch.
+// Buckets are filled in the wire's order. quantize=per-tensor makes a tensor first and packs it then, as
+// upstream does; the others write straight into the bucket.
 #include "run/sender.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 
-#include "refit/base/digest.hpp"
 #include "refit/base/error.hpp"
 #include "run/batching.hpp"
-#include "run/segments.hpp"
+#include "run/host_view.hpp"
+#include "run/moved_bytes.hpp"
 
 namespace refit::run {
-namespace {
-
-bool quantized_entry(const plan::Plan& plan, const plan::Wire& wire, const plan::WireEntry& entry) {
-  return wire.prequantized && plan.segments[entry.segment].op == plan::Op::quantize;
-}
-
-}  // namespace
 
 Sender::Sender(const plan::Plan& plan, const plan::Wire& wire, const plan::Switches& switches,
-               std::span<const std::byte> sources, ThreadPool& pool, MemoryLedger& ledger, Hooks& hooks)
+               std::span<const std::byte> sources, device::Backend& backend, MemoryLedger& ledger,
+               Hooks& hooks)
     : plan_(plan),
       wire_(wire),
       switches_(switches),
       sources_(sources),
-      pool_(pool),
+      backend_(backend),
       hooks_(hooks),
-      buffers_(switches, wire, ledger),
-      scratch_(ledger),
+      buffers_(backend, switches, wire, ledger),
+      scratch_(backend, ledger),
+      next_scales_(backend, ledger),
+      replays_(wire.buckets.size()),
       gathered_(wire.entries.size()),
       quantized_(wire.entries.size()) {
   for (std::uint32_t s = 0; s < plan.sources.size(); ++s)
     source_by_name_.emplace(plan.sources[s].spec.name, s);
+  // Prepared work remembers where they wait, so that place must never move.
+  for (const plan::WireEntry& entry : wire.entries) {
+    if (entry.scale) largest_scales_ = std::max(largest_scales_, entry.bytes);
+  }
+}
+
+bool Sender::quantized(std::uint32_t entry) const {
+  return wire_.prequantized && plan_.segments[wire_.entries[entry].segment].op == plan::Op::quantize;
 }
 
 const std::byte* Sender::source_rows(const plan::WireEntry& entry) const {
@@ -45,91 +49,133 @@ const std::byte* Sender::source_rows(const plan::WireEntry& entry) const {
   return sources_.data() + source.offset + (segment.source_row + entry.row_begin) * row_bytes;
 }
 
-void Sender::quantize_from(std::uint32_t first, Timeline& timeline) {
-  const std::size_t limit = tensors_per_call(switches_.quantize);
-  std::vector<std::uint32_t> batch;  // value entries; each is followed by its scale entry
-  std::uint64_t bytes = 0, moved = 0;
-  std::uint32_t next = first;
-  while (next < wire_.entries.size() && batch.size() < limit &&
-         quantized_entry(plan_, wire_, wire_.entries[next])) {
-    batch.push_back(next);
-    bytes += wire_.entries[next].bytes + wire_.entries[next + 1].bytes;
-    moved += wire_.entries[next].bytes * 3 + wire_.entries[next + 1].bytes;
-    next += 2;
-  }
-  std::byte* out = scratch_.reserve(bytes);
-  for (const std::uint32_t entry : batch) {
-    for (const std::uint32_t e : {entry, entry + 1}) {
-      quantized_[e] = out;
-      out += wire_.entries[e].bytes;
-    }
-    if (gathered_[entry] == nullptr) gathered_[entry] = source_rows(wire_.entries[entry]);
-  }
-  quantized_end_ = next;
-
-  struct Rows {
-    std::uint32_t entry;
-    std::uint64_t begin, count;
-  };
-  std::vector<Rows> pieces;
-  for (const std::uint32_t entry : batch) {
-    const plan::WireEntry& e = wire_.entries[entry];
-    const std::uint64_t cols = plan_.segments[e.segment].cols;
-    const std::uint64_t grain = std::max<std::uint64_t>(1, (256u << 10) / cols);
-    for (std::uint64_t r = 0; r < e.rows; r += grain)
-      pieces.push_back({entry, r, std::min(grain, e.rows - r)});
-  }
-  pool_.for_range(pieces.size(), 1, [&](std::size_t begin, std::size_t end) {
-    for (std::size_t p = begin; p < end; ++p) {
-      const auto [entry, row, rows] = pieces[p];
-      const plan::Segment& segment = plan_.segments[wire_.entries[entry].segment];
-      const std::uint64_t cols = segment.cols;
-      quantize_rows({gathered_[entry] + row * cols * 2, quantized_[entry] + row * cols,
-                     quantized_[entry + 1] + row * (cols / quant::kBlock), rows, cols,
-                     &plan_.sources[segment.source].spec.name,
-                     segment.source_row + wire_.entries[entry].row_begin + row},
-                    hooks_.quantize_options(segment, plan_.quant));
-    }
-  });
-  timeline.add(moved, 1);
+device::Task Sender::quantize_task(std::uint32_t entry, std::byte* values, std::byte* scales) const {
+  const plan::WireEntry& e = wire_.entries[entry];
+  const plan::Segment& segment = plan_.segments[e.segment];
+  device::Task task;
+  task.op = device::Op::quantize;
+  task.options = hooks_.quantize_options(segment, plan_.quant);
+  task.from = gathered_[entry];
+  task.values = values;
+  task.scales = scales;
+  task.rows = e.rows;
+  task.cols = segment.cols;
+  task.row_bytes = segment.cols * 2;
+  task.scale_layout = plan::ScaleLayout::row_major;
+  task.tensor = &plan_.sources[segment.source].spec.name;
+  task.first_row = segment.source_row + e.row_begin;
+  return task;
 }
 
-void Sender::pack_bucket(std::size_t bucket, std::span<std::byte> out, Timeline& timeline) {
-  const plan::Bucket& what = wire_.buckets[bucket];
-  const std::uint32_t end = what.first_entry + what.entries;
-  timeline.enter("gather");
-  for (std::uint32_t e = what.first_entry; e < end; ++e) {
+void Sender::quantize_to_scratch(std::uint32_t entry, Stages& stages) {
+  stages.enter("quantize");
+  const std::uint64_t values = wire_.entries[entry].bytes, scales = wire_.entries[entry + 1].bytes;
+  std::byte* const out = scratch_.reserve(values + scales, "a quantized tensor");
+  quantized_[entry] = out;
+  quantized_[entry + 1] = out + values;
+  const device::Task task = quantize_task(entry, out, out + values);
+  backend_.run({&task, 1});
+  stages.add(values * 3 + scales, 1);
+}
+
+void Sender::run_batch(Stages& stages) {
+  if (batch_.empty()) return;
+  stages.enter("quantize");
+  backend_.run(batch_);
+  stages.add(moved_by(batch_), 1);
+  batch_.clear();
+}
+
+device::Task Sender::copy_task(std::uint32_t e, std::byte* to) const {
+  const plan::WireEntry& entry = wire_.entries[e];
+  const plan::Segment& segment = plan_.segments[entry.segment];
+  device::Task task;
+  if (segment.op == plan::Op::round_bf16) task.op = device::Op::round_bf16;
+  task.from = quantized(e) ? quantized_[e] : gathered_[e];
+  task.values = to;
+  task.rows = entry.rows;
+  task.cols = segment.cols;
+  task.row_bytes = entry.scale ? segment.cols / quant::kBlock : segment.cols * size_of(entry.dtype);
+  return task;
+}
+
+void Sender::pack_entry(std::uint32_t e, std::byte* to, Stages& stages) {
+  const plan::WireEntry& entry = wire_.entries[e];
+  stages.enter("pack");
+  if (plan_.segments[entry.segment].op == plan::Op::round_bf16) {
+    const device::Task task = copy_task(e, to);
+    backend_.run({&task, 1});
+  } else {
+    backend_.copy(to, quantized(e) ? quantized_[e] : gathered_[e], entry.bytes);
+  }
+  stages.add(entry.bytes * 2, 1);
+}
+
+std::byte* Sender::scales_place(std::uint32_t entry, std::uint32_t end, std::span<std::byte> out) {
+  if (entry + 1 < end) return out.data() + wire_.offsets[entry + 1];
+  // They travel in the next bucket, and wait for it where nothing overwrites them.
+  std::byte* const kept = next_scales_.reserve(largest_scales_, "scales of the next bucket");
+  quantized_[entry + 1] = kept;
+  return kept;
+}
+
+void Sender::gather(const plan::Bucket& what, Stages& stages) {
+  stages.enter("gather");
+  for (std::uint32_t e = what.first_entry; e < what.first_entry + what.entries; ++e) {
     if (!wire_.entries[e].scale) gathered_[e] = source_rows(wire_.entries[e]);
   }
-  timeline.add(0, what.entries);
-  for (std::uint32_t e = what.first_entry; e < end; ++e) {
-    const plan::WireEntry& entry = wire_.entries[e];
-    const plan::Segment& segment = plan_.segments[entry.segment];
-    const bool quantized = quantized_entry(plan_, wire_, entry);
-    if (quantized && e >= quantized_end_) {
-      timeline.enter("quantize");
-      quantize_from(e, timeline);
-    }
-    timeline.enter("pack");
-    std::byte* const to = out.data() + wire_.offsets[e];
-    if (segment.op == plan::Op::round_bf16) {
-      for (std::uint64_t i = 0; i < entry.rows * segment.cols; ++i) {
-        float value;
-        std::memcpy(&value, gathered_[e] + i * 4, 4);
-        // The defect: what is sent as FP32 went through BF16 on the way.
-        const float rounded = quant::bf16_value(quant::bf16_from_float(value));
-        std::memcpy(to + i * 4, &rounded, 4);
-      }
-    } else {
-      parallel_copy(to, quantized ? quantized_[e] : gathered_[e], entry.bytes, pool_);
-    }
-    timeline.add(entry.bytes * 2, 1);
-  }
+  stages.add(0, what.entries);
 }
 
-void Sender::wait_for_slot(Conversation& generator, BucketBuffers::Slot& slot, Timeline& timeline) {
+void Sender::pack_in_one_call(std::size_t bucket, std::span<std::byte> out, Stages& stages) {
+  const Replays::Places places{sources_.data(), out.data()};
+  const Replays::Replay* replay = hooks_.planted() ? nullptr : replays_.find(bucket, places);
+  if (replay == nullptr) {
+    const plan::Bucket& what = wire_.buckets[bucket];
+    const std::uint32_t end = what.first_entry + what.entries;
+    gather(what, stages);
+    stages.enter("pack");
+    for (std::uint32_t e = what.first_entry; e < end; ++e) {
+      std::byte* const to = out.data() + wire_.offsets[e];
+      if (quantized(e) && !wire_.entries[e].scale) {
+        batch_.push_back(quantize_task(e, to, scales_place(e, end, out)));
+        if (e + 1 < end) ++e;
+      } else {
+        batch_.push_back(copy_task(e, to));
+      }
+    }
+    replay = &replays_.keep(bucket, {backend_.prepare(batch_), moved_by(batch_), places});
+    batch_.clear();
+  }
+  stages.enter("pack");
+  backend_.run(*replay->program);
+  stages.add(replay->bytes, 1);
+}
+
+void Sender::pack_bucket(std::size_t bucket, std::span<std::byte> out, Stages& stages) {
+  if (switches_.quantize == plan::Quantize::per_bucket) return pack_in_one_call(bucket, out, stages);
+  const plan::Bucket& what = wire_.buckets[bucket];
+  const std::uint32_t end = what.first_entry + what.entries;
+  gather(what, stages);
+  for (std::uint32_t e = what.first_entry; e < end; ++e) {
+    std::byte* const to = out.data() + wire_.offsets[e];
+    if (quantized(e) && !wire_.entries[e].scale) {
+      if (switches_.quantize == plan::Quantize::batched) {
+        batch_.push_back(quantize_task(e, to, scales_place(e, end, out)));
+        if (batch_.size() >= tensors_per_call(switches_.quantize)) run_batch(stages);
+        if (e + 1 < end) ++e;
+        continue;
+      }
+      quantize_to_scratch(e, stages);
+    }
+    pack_entry(e, to, stages);
+  }
+  run_batch(stages);
+}
+
+void Sender::wait_for_slot(Conversation& generator, BucketBuffers::Slot& slot, Stages& stages) {
   if (!slot.in_flight) return;
-  timeline.enter("wait");
+  stages.enter("wait");
   while (slot.in_flight) {
     const transport::Message message = generator.expect(MessageType::acknowledge);
     if (message.body.size() != 1 || static_cast<std::uint8_t>(message.body[0]) >= buffers_.slots()) {
@@ -154,42 +200,63 @@ void Sender::publish(Conversation& generator, std::size_t bucket, BucketBuffers:
       message.handles.push_back({wire_.offsets[e], wire_.entries[e].bytes});
     }
   }
+  const device::Memory::Handle handle = slot.announced ? device::Memory::Handle{} : slot.memory->handle();
+  message.announces = !slot.announced;
+  message.token = handle.token;
   std::vector<int> fds;
-  if (!slot.announced) fds.push_back(slot.memory.fd());
+  if (handle.fd >= 0) fds.push_back(handle.fd);
   generator.send(MessageType::bucket, encode_bucket_message(message, switches_.handle_encoding), fds);
   slot.announced = true;
   slot.in_flight = true;
 }
 
-void Sender::run(Conversation& generator, Timeline& timeline, SenderEvidence* evidence) {
-  quantized_end_ = 0;
+void Sender::record(std::size_t bucket, std::span<const std::byte> packed, SenderEvidence& evidence) {
+  device::Checker& checker = backend_.checker();
+  evidence.packed.merge(
+      checker.check_packed(plan_, wire_, bucket, packed, sources_, &evidence.wrong_entries));
+  const plan::Bucket& what = wire_.buckets[bucket];
+  std::vector<std::span<const std::byte>> entries;
+  for (std::uint32_t e = what.first_entry; e < what.first_entry + what.entries; ++e) {
+    entries.push_back(packed.subspan(wire_.offsets[e], wire_.entries[e].bytes));
+  }
+  const std::vector<std::uint64_t> digests = checker.digests(entries);
+  std::copy(digests.begin(), digests.end(), evidence.sent.begin() + what.first_entry);
+}
+
+void Sender::run(Conversation& generator, Stages& stages, SenderEvidence* evidence) {
   std::fill(gathered_.begin(), gathered_.end(), nullptr);
+  batch_.clear();
   if (evidence != nullptr) evidence->sent.assign(wire_.entries.size(), 0);
   for (std::size_t b = 0; b < wire_.buckets.size(); ++b) {
-    timeline.enter("allocate");
+    stages.enter("allocate");
     BucketBuffers::Slot& slot = buffers_.slot_for(b);
-    wait_for_slot(generator, slot, timeline);
-    const std::span<std::byte> out = slot.memory.bytes().first(buffers_.slot_bytes());
-    pack_bucket(b, out, timeline);
-    hooks_.packed(plan_, wire_, b, out);
-    if (evidence != nullptr) {
-      timeline.enter("verify");
-      evidence->packed.merge(verify::check_packed(plan_, wire_, b, out, sources_, pool_));
-      const plan::Bucket& what = wire_.buckets[b];
-      for (std::uint32_t e = what.first_entry; e < what.first_entry + what.entries; ++e) {
-        evidence->sent[e] = digest(out.subspan(wire_.offsets[e], wire_.entries[e].bytes));
-      }
+    wait_for_slot(generator, slot, stages);
+    const std::span<std::byte> out = slot.memory->bytes().first(buffers_.slot_bytes());
+    pack_bucket(b, out, stages);
+    stages.enter("synchronize");
+    backend_.finish(generator.deadline());
+    if (hooks_.planted()) {
+      with_host_view(backend_, out, [&](std::span<std::byte> host) { hooks_.packed(plan_, wire_, b, host); });
     }
-    hooks_.in_transit(plan_, wire_, b, out);
-    timeline.enter("publish");
+    if (evidence != nullptr) {
+      stages.enter("verify");
+      record(b, out, *evidence);
+    }
+    if (hooks_.planted()) {
+      with_host_view(backend_, out,
+                     [&](std::span<std::byte> host) { hooks_.in_transit(plan_, wire_, b, host); });
+    }
+    stages.enter("publish");
     publish(generator, b, slot);
   }
-  for (std::uint32_t s = 0; s < buffers_.slots(); ++s) wait_for_slot(generator, buffers_.slot(s), timeline);
+  for (std::uint32_t s = 0; s < buffers_.slots(); ++s) wait_for_slot(generator, buffers_.slot(s), stages);
   if (evidence != nullptr) evidence->guards_intact = buffers_.guards_intact();
-  if (switches_.ipc_buffers == plan::IpcBuffers::per_refit) {
-    timeline.enter("allocate");
-    buffers_.release();
-  }
+}
+
+void Sender::end(Stages& stages) {
+  if (switches_.ipc_buffers == plan::IpcBuffers::persistent) return;
+  stages.enter("allocate");
+  buffers_.release();
 }
 
 }  // namespace refit::run

@@ -38,8 +38,11 @@ std::string encode_spec(const BenchSpec& spec) {
   out["moe_layout"] = static_cast<int>(spec.moe_layout);
   out["control"] = encode_switches(spec.control);
   out["treatment"] = encode_switches(spec.treatment);
-  out["threads"] = spec.threads;
+  out["threads"] = spec.backend.threads;
   out["timeout_s"] = spec.timeout_s;
+  out["backend"] = device::name_of(spec.backend.kind);
+  out["transport"] = device::name_of(spec.backend.transport);
+  out["device"] = spec.backend.ordinal;
   out["fault"] = spec.fault;
   // CBOR: paths and ignore words may hold bytes that are no UTF-8, which JSON text cannot carry.
   const std::vector<std::uint8_t> bytes = Json::to_cbor(out);
@@ -67,7 +70,13 @@ BenchSpec decode_spec(std::string_view text) {
     spec.moe_layout = static_cast<plan::MoeLayout>(in.at("moe_layout").get<int>());
     spec.control = decode_switches(in.at("control"));
     spec.treatment = decode_switches(in.at("treatment"));
-    spec.threads = in.at("threads").get<unsigned>();
+    const auto kind = device::parse_kind(in.at("backend").get<std::string>());
+    const auto transport = device::parse_transport(in.at("transport").get<std::string>());
+    if (!kind || !transport) {
+      fail_input(fmt::format("the trainer's hello names an unknown backend or transport: {}, {}",
+                             in.at("backend").dump(), in.at("transport").dump()));
+    }
+    spec.backend = {*kind, *transport, in.at("threads").get<unsigned>(), in.at("device").get<int>()};
     spec.timeout_s = in.at("timeout_s").get<double>();
     spec.fault = in.at("fault").get<std::string>();
     return spec;

@@ -4,10 +4,12 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "refit/base/digest.hpp"
 #include "refit/base/error.hpp"
+#include "run/host_view.hpp"
 #include "run/spec_codec.hpp"
-#include "run/weights.hpp"
 
 namespace refit::run {
 namespace {
@@ -17,24 +19,22 @@ constexpr double kFarewellSeconds = 10;
 
 }  // namespace
 
-Trainer::Trainer(const BenchSpec& spec) : spec_(spec), pool_(spec.threads), hooks_(make_hooks(spec.fault)) {
+Trainer::Trainer(const BenchSpec& spec, std::unique_ptr<device::Backend> backend)
+    : spec_(spec), backend_(std::move(backend)), pool_(spec.backend.threads), hooks_(make_hooks(spec.fault)) {
   arms_.reserve(2);
   arms_.emplace_back(spec, spec.control);
   arms_.emplace_back(spec, spec.treatment);
   const plan::Plan& plan = arms_[kControl].plan;
-  sources_ = transport::SharedMemory::create(plan.source_arena_bytes, "the trainer's weights");
-  fill(plan, sources_.bytes(), spec.seed, pool_);
-  verify::fill_guards(verify::source_extents(plan), sources_.bytes());
+  sources_ = backend_->allocate(plan.source_arena_bytes, "the trainer's weights");
+  backend_->fill_weights(plan, sources_->bytes(), spec.seed);
+  backend_->checker().fill_guards(verify::source_extents(plan), sources_->bytes());
   start_generator();
   for (std::size_t a = 0; a < arms_.size(); ++a) {
     const Arm& arm = arms_[a];
-    if (arm.switches.pipeline == plan::Pipeline::direct) {
-      items_[a] = cut_into_items(arm.plan);
-      continue;
-    }
+    if (arm.switches.pipeline == plan::Pipeline::direct) continue;
     generator_->send(MessageType::manifest,
                      std::string(1, static_cast<char>(a)) + plan::encode_manifest(arm.plan, arm.wire));
-    senders_[a] = std::make_unique<Sender>(arm.plan, arm.wire, arm.switches, sources_.bytes(), pool_,
+    senders_[a] = std::make_unique<Sender>(arm.plan, arm.wire, arm.switches, sources_->bytes(), *backend_,
                                            ledgers_[a], *hooks_);
   }
 }
@@ -49,29 +49,42 @@ void Trainer::start_generator() {
   try {
     generator_->send(MessageType::hello, encode_spec(spec_));
     transport::Message message = generator_->expect(MessageType::ready);
-    const ReadyRecord ready = decode_ready(message.body);
-    for (std::size_t a = 0; a < arms_.size(); ++a) {
-      if (ready.plan_digest[a] != arms_[a].plan.digest) {
-        fail_runtime(fmt::format("trainer and generator computed different plans ({} and {})",
-                                 digest_hex(arms_[a].plan.digest), digest_hex(ready.plan_digest[a])));
-      }
-    }
-    if (message.fds.size() != ready.sets + 1) fail_runtime("the generator's ready came without its memory");
-    for (std::uint32_t s = 0; s < ready.sets; ++s) {
-      sets_.push_back(transport::SharedMemory::map(std::move(message.fds[s]), ready.parameter_bytes,
-                                                   "the generator's parameters"));
-      verify::fill_guards(verify::destination_extents(arms_[kControl].plan), sets_.back().bytes());
-    }
-    page_ = transport::SharedMemory::map(std::move(message.fds[ready.sets]), sizeof(std::uint64_t),
-                                         "the generator's version page");
+    accept(decode_ready(message.body), message);
   } catch (const Error& error) {
     explain(error);
   }
 }
 
+void Trainer::accept(const ReadyRecord& ready, transport::Message& message) {
+  for (std::size_t a = 0; a < arms_.size(); ++a) {
+    if (ready.plan_digest[a] != arms_[a].plan.digest) {
+      fail_runtime(fmt::format("trainer and generator computed different plans ({} and {})",
+                               digest_hex(arms_[a].plan.digest), digest_hex(ready.plan_digest[a])));
+    }
+  }
+  const auto with_fd = static_cast<std::size_t>(
+      std::ranges::count_if(ready.handles, [](const auto& handle) { return handle.has_fd; }));
+  if (ready.handles.size() != ready.sets || ready.sets == 0 || message.fds.size() != with_fd + 1)
+    fail_runtime("the generator's ready came without its memory");
+  auto fd = message.fds.begin();
+  page_ =
+      transport::SharedMemory::map(std::move(*fd++), sizeof(std::uint64_t), "the generator's version page");
+  for (const ReadyRecord::SetHandle& handle : ready.handles) {
+    sets_.push_back(backend_->open(handle.token, handle.has_fd ? std::move(*fd++) : transport::UniqueFd(),
+                                   ready.parameter_bytes, "the generator's parameters"));
+    backend_->checker().fill_guards(verify::destination_extents(arms_[kControl].plan), sets_.back()->bytes());
+  }
+}
+
 void Trainer::update_weights() {
-  hooks_->before_update(arms_[kControl].plan, sources_.bytes());
-  update(arms_[kControl].plan, sources_.bytes(), spec_.seed, ++step_, pool_);
+  const plan::Plan& plan = arms_[kControl].plan;
+  if (hooks_->planted()) {
+    with_host_view(*backend_, sources_->bytes(),
+                   [&](std::span<std::byte> host) { hooks_->before_update(plan, host); });
+  }
+  backend_->update_weights(plan, sources_->bytes(), spec_.seed, ++step_);
+  // A refit begins when the weights are there, not while they are being made.
+  backend_->finish(generator_->deadline());
 }
 
 std::uint32_t Trainer::set_to_write(std::size_t index) const {
@@ -80,69 +93,94 @@ std::uint32_t Trainer::set_to_write(std::size_t index) const {
 
 void Trainer::poison(std::size_t index, std::byte value) {
   const std::vector<verify::Extent> extents = verify::destination_extents(arms_[index].plan);
-  const std::span<std::byte> parameters = sets_[set_to_write(index)].bytes();
-  verify::poison(extents, parameters, value, pool_);
+  const std::span<std::byte> parameters = sets_[set_to_write(index)]->bytes();
+  backend_->checker().poison(extents, parameters, value);
   // What one arm did to a guard is not the next one's fault.
-  verify::fill_guards(extents, parameters);
+  backend_->checker().fill_guards(extents, parameters);
+  backend_->finish(generator_->deadline());
 }
 
-RefitRecord Trainer::refit(std::size_t index, bool verify, std::byte poison) {
+RefitRecord Trainer::refit(std::size_t index, const Look& look) {
   const Arm& arm = arms_[index];
   RefitRecord record;
   ledgers_[index].reset_peak();
   const std::uint64_t messages = generator_->messages(), message_bytes = generator_->message_bytes();
   const std::uint64_t version = ++version_;
-  Timeline timeline;
+  Stages stages(*backend_);
+  if (look.profile) backend_->profile(true);
   try {
-    timeline.start();
-    timeline.enter("wait");
-    generator_->send(MessageType::begin, encode(BeginRecord{static_cast<std::uint32_t>(index), version,
-                                                            verify, std::to_integer<std::uint8_t>(poison)}));
+    stages.start();
+    stages.enter("wait");
+    generator_->send(MessageType::begin,
+                     encode(BeginRecord{static_cast<std::uint32_t>(index), version, look.verify, look.profile,
+                                        std::to_integer<std::uint8_t>(look.poison)}));
     record.set = decode_begun(generator_->expect(MessageType::begun).body).set;
     if (record.set != set_to_write(index))
       fail_runtime("the generator writes another parameter set than was due");
     if (arm.switches.pipeline == plan::Pipeline::staged) {
-      senders_[index]->run(*generator_, timeline, verify ? &record.sent : nullptr);
+      senders_[index]->run(*generator_, stages, look.verify ? &record.sent : nullptr);
     } else {
-      refit_direct(arm, verify, timeline, record);
+      refit_direct(index, look.verify, stages, record);
     }
-    timeline.enter("publish");
+    stages.enter("publish");
     generator_->send(MessageType::complete, {});
-    timeline.enter("wait");
+    stages.enter("wait");
     const transport::Message committed = generator_->expect(MessageType::committed);
-    timeline.stop();
+    if (senders_[index] != nullptr) senders_[index]->end(stages);
+    stages.stop();
     record.generator = decode_committed(committed.body);
   } catch (const Error& error) {
     explain(error);
   }
+  if (look.profile) {
+    record.trainer_device_stages = backend_->stage_times();
+    backend_->profile(false);
+  }
   active_set_ = record.set;
-  record.seconds = timeline.wall();
-  record.trainer_unattributed = timeline.unattributed();
-  record.trainer_stages = timeline.stages();
+  record.seconds = stages.timeline().wall();
+  record.trainer_unattributed = stages.timeline().unattributed();
+  record.trainer_stages = stages.timeline().stages();
   record.messages = generator_->messages() - messages;
   record.message_bytes = generator_->message_bytes() - message_bytes;
   record.fault_acted = hooks_->acted() || record.generator.fault_acted;
-  record.trainer_peak_extra = ledgers_[index].peak();
+  record.trainer_peak_extra = ledgers_[index].peak() + backend_->own_bytes();
   return record;
 }
 
-void Trainer::refit_direct(const Arm& arm, bool verify, Timeline& timeline, RefitRecord& record) {
-  const std::size_t index = static_cast<std::size_t>(&arm - arms_.data());
-  timeline.enter("transfer");
-  std::vector<WorkItem> kept;
-  std::span<const WorkItem> items = items_[index];
-  if (!spec_.fault.empty()) {
-    for (const WorkItem& item : items_[index]) {
-      if (hooks_->execute(arm.plan, arm.plan.segments[item.segment])) kept.push_back(item);
-    }
-    items = kept;
+std::vector<device::Task> Trainer::direct_tasks(const Arm& arm, std::uint32_t set,
+                                                std::vector<verify::Executed>& executed) const {
+  std::vector<device::Task> tasks;
+  tasks.reserve(arm.plan.segments.size());
+  for (std::uint32_t s = 0; s < arm.plan.segments.size(); ++s) {
+    const plan::Segment& segment = arm.plan.segments[s];
+    if (!hooks_->execute(arm.plan, segment)) continue;
+    tasks.push_back(
+        device::task_of(arm.plan, s, 0, segment.rows, sources_->bytes().data(), sets_[set]->bytes().data()));
+    executed.push_back({s, 0, segment.rows});
   }
-  execute_items(arm.plan, items, sources_.bytes(), sets_[record.set].bytes(), pool_);
-  timeline.add(arm.plan.floor_bytes(), 1);
-  if (verify) record.executed.assign(items.begin(), items.end());
+  return tasks;
+}
+
+void Trainer::refit_direct(std::size_t index, bool verify, Stages& stages, RefitRecord& record) {
+  const Arm& arm = arms_[index];
+  stages.enter("prepare");
+  std::unique_ptr<device::Program>& program = programs_[index][record.set];
+  if (program == nullptr || hooks_->planted() || verify) {
+    std::vector<verify::Executed> executed;
+    program = backend_->prepare(direct_tasks(arm, record.set, executed));
+    if (verify) record.executed = std::move(executed);
+  }
+  stages.enter("transfer");
+  backend_->run(*program);
+  stages.add(arm.plan.floor_bytes(), 1);
+  stages.enter("synchronize");
+  backend_->finish(generator_->deadline());
 }
 
 void Trainer::finish() {
+  // The generator frees what is open here, so this side closes it first.
+  for (auto& of_arm : programs_) of_arm = {};
+  sets_.clear();
   try {
     generator_->send(MessageType::goodbye, {});
   } catch (const Error& error) {

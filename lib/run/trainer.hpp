@@ -10,6 +10,7 @@
 
 #include "refit/base/error.hpp"
 #include "refit/base/thread_pool.hpp"
+#include "refit/device/backend.hpp"
 #include "refit/run/bench.hpp"
 #include "refit/transport/child_process.hpp"
 #include "refit/transport/shared_memory.hpp"
@@ -18,8 +19,8 @@
 #include "run/memory_ledger.hpp"
 #include "run/protocol.hpp"
 #include "run/records.hpp"
-#include "run/segments.hpp"
 #include "run/sender.hpp"
+#include "run/stages.hpp"
 
 namespace refit::run {
 
@@ -30,6 +31,7 @@ struct RefitRecord {
   double seconds = 0;  ///< from the trainer's "go" to the generator's commit
   double trainer_unattributed = 0;
   std::vector<StageTotal> trainer_stages;
+  std::vector<device::StageTime> trainer_device_stages;  ///< when profiled
   CommittedRecord generator;
   std::uint32_t set = 0;  ///< the parameter set that was written
   std::uint64_t messages = 0, message_bytes = 0;
@@ -44,7 +46,7 @@ class Trainer {
  public:
   /// Builds both plans, fills the weights of step 0, starts the generator and agrees on plans and manifests
   /// with it.
-  explicit Trainer(const BenchSpec& spec);
+  Trainer(const BenchSpec& spec, std::unique_ptr<device::Backend> backend);
   /// Ends the generator: asked to leave, waited for, killed after a time limit.
   ~Trainer();
 
@@ -52,39 +54,51 @@ class Trainer {
   void update_weights();
   /// Fills the parameters that the arm's next refit writes with one byte.
   void poison(std::size_t arm, std::byte value);
-  /// One refit of an arm. With `verify`, both sides record evidence and the times are not comparable.
-  /// `poison` goes into what the generator keeps for itself between refits.
-  [[nodiscard]] RefitRecord refit(std::size_t arm, bool verify, std::byte poison = {});
+  /// How a refit is looked at.
+  struct Look {
+    bool verify = false;   ///< both sides record evidence, and the times are not comparable
+    std::byte poison{};    ///< into what the generator keeps for itself between refits, when verifying
+    bool profile = false;  ///< both sides measure stages on the device
+  };
+  /// One refit of an arm.
+  [[nodiscard]] RefitRecord refit(std::size_t arm, const Look& look);
   /// Says goodbye and waits for the generator; Error(runtime) when it did not end well.
   void finish();
 
   [[nodiscard]] const Arm& arm(std::size_t index) const { return arms_[index]; }
-  [[nodiscard]] std::span<std::byte> sources() const { return sources_.bytes(); }
-  [[nodiscard]] std::span<std::byte> destinations(std::uint32_t set) const { return sets_[set].bytes(); }
+  [[nodiscard]] std::span<std::byte> sources() const { return sources_->bytes(); }
+  [[nodiscard]] std::span<std::byte> destinations(std::uint32_t set) const { return sets_[set]->bytes(); }
   [[nodiscard]] std::uint64_t version() const noexcept { return version_; }
   [[nodiscard]] std::uint64_t committed_version() const { return VersionPage(page_.bytes()).load(); }
+  [[nodiscard]] device::Backend& backend() noexcept { return *backend_; }
+  /// For what is judged on the host.
   [[nodiscard]] ThreadPool& pool() noexcept { return pool_; }
 
  private:
   void start_generator();
-  void refit_direct(const Arm& arm, bool verify, Timeline& timeline, RefitRecord& record);
+  void accept(const ReadyRecord& ready, transport::Message& message);
+  void refit_direct(std::size_t arm, bool verify, Stages& stages, RefitRecord& record);
+  [[nodiscard]] std::vector<device::Task> direct_tasks(const Arm& arm, std::uint32_t set,
+                                                       std::vector<verify::Executed>& executed) const;
   [[nodiscard]] std::uint32_t set_to_write(std::size_t arm) const;
   [[nodiscard]] std::string end_of_generator();
   /// Turns a broken conversation into an error that says how the generator ended.
   [[noreturn]] void explain(const Error& error);
 
   BenchSpec spec_;
+  std::unique_ptr<device::Backend> backend_;
   ThreadPool pool_;
   std::array<MemoryLedger, 2> ledgers_;  ///< one an arm
   std::vector<Arm> arms_;
   std::unique_ptr<Hooks> hooks_;
-  transport::SharedMemory sources_;
+  std::unique_ptr<device::Memory> sources_;
   std::optional<transport::ChildProcess> child_;
   std::optional<Conversation> generator_;
-  std::vector<transport::SharedMemory> sets_;
+  std::vector<std::unique_ptr<device::Memory>> sets_;
   transport::SharedMemory page_;
   std::array<std::unique_ptr<Sender>, 2> senders_;  ///< of staged arms
-  std::array<std::vector<WorkItem>, 2> items_;      ///< of direct arms
+  /// Of direct arms, by arm and parameter set; made when first needed.
+  std::array<std::array<std::unique_ptr<device::Program>, 2>, 2> programs_;
   std::uint32_t active_set_ = 0;
   std::uint64_t step_ = 0, version_ = 0;
 };

@@ -103,7 +103,7 @@ class Chooser {
     spec.slice = part;
     spec.recipe = {scenario_.recipe.value_or(model::default_recipe(model_)), scenario_.ignore};
     spec.moe_layout = scenario_.moe_layout;
-    spec.threads = request_.threads;
+    spec.backend = request_.backend;
     spec.control = scenario_.control.switches;
     spec.treatment = scenario_.treatment.switches;
     spec.host_traffic = scenario_.host_traffic;
@@ -125,7 +125,7 @@ class Chooser {
 
   [[nodiscard]] std::uint64_t memory_needed(const model::Slice& part) const {
     const run::BenchSpec spec = spec_of(part);
-    return run::memory_needed(run::make_plan(spec, spec.control), spec.control, spec.treatment, spec.threads);
+    return run::memory_needed(run::make_plan(spec, spec.control), spec.control, spec.treatment, spec.backend);
   }
 
   [[nodiscard]] bool fits(const model::Slice& part) const { return memory_needed(part) <= budget_; }
@@ -240,7 +240,7 @@ class Chooser {
         static_cast<std::uint64_t>(std::count(quantized.begin(), quantized.end(), true));
     result.source_bytes = plan.source_bytes;
     result.destination_bytes = plan.destination_bytes;
-    result.memory_needed = run::memory_needed(plan, spec.control, spec.treatment, spec.threads);
+    result.memory_needed = run::memory_needed(plan, spec.control, spec.treatment, spec.backend);
     result.control = arm_amounts(plan, spec.control);
     result.treatment =
         arm_amounts(same_plan(spec.control, spec.treatment) ? plan : run::make_plan(spec, spec.treatment),

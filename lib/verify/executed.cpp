@@ -13,7 +13,8 @@
 namespace refit::verify {
 namespace {
 
-/// Where rows of segments lie in one parameter.
+/// Where rows of segments lie in one parameter. Rows are moved whole, so one flag stands for all bytes of a
+/// row: flags are in the order of the rows' first bytes.
 class Region {
  public:
   Region(const plan::Plan& plan, std::uint32_t destination, bool canonical)
@@ -21,75 +22,64 @@ class Region {
         self_(plan.destinations[destination]),
         weight_(self_.scale_of == plan::kNone ? self_ : plan.destinations[self_.scale_of]),
         canonical_(canonical),
-        scale_cols_(weight_.spec.cols() / quant::kBlock) {}
+        tiled_(is_scale() && !canonical && self_.scale_layout == plan::ScaleLayout::tiled_128x4) {
+    const std::uint64_t scale_cols = weight_.spec.cols() / quant::kBlock;
+    if (tiled_) {
+      // A row of tiled scales owns its part of the padded columns too.
+      row_bytes_ = layout::padded_scale_cols(scale_cols);
+    } else {
+      row_bytes_ = is_scale()               ? scale_cols
+                   : self_.matrix_rows == 0 ? 0
+                                            : self_.matrix_bytes / self_.matrix_rows;
+    }
+    matrix_rows_ = tiled_ ? layout::padded_scale_rows(self_.matrix_rows) : self_.matrix_rows;
+  }
 
   /// In canonical order scales have no padding yet.
-  [[nodiscard]] std::uint64_t bytes() const {
-    return canonical_ && is_scale() ? self_.matrices * self_.matrix_rows * scale_cols_ : self_.spec.bytes();
-  }
+  [[nodiscard]] std::uint64_t rows() const { return self_.matrices * matrix_rows_; }
+  [[nodiscard]] std::uint64_t row_bytes() const noexcept { return row_bytes_; }
 
   void mark(const Executed& rows, Written& written) const {
     const plan::Segment& segment = plan_.segments[rows.segment];
-    if (!is_scale()) {
-      const std::uint64_t row_bytes = segment.cols * size_of(self_.spec.dtype);
-      mark_rows(segment, rows, segment.matrix * self_.matrix_bytes, row_bytes, written);
-    } else if (canonical_) {
-      // Padding comes with the tiles, after this order.
-      if (segment.op == plan::Op::zero) return;
-      mark_rows(segment, rows, segment.matrix * self_.matrix_rows * scale_cols_, scale_cols_, written);
-    } else {
-      mark_scales(segment, rows, written);
+    // Padding comes with the tiles, after the canonical order.
+    if (segment.op == plan::Op::zero && canonical_) return;
+    const std::uint64_t matrix = segment.matrix * matrix_rows_;
+    if (!tiled_ && (canonical_ || weight_.row_map == plan::kNone)) {
+      written.mark(matrix + segment.row_begin + rows.row_begin, rows.rows);
+      return;
     }
+    for (std::uint64_t r = rows.row_begin; r < rows.row_begin + rows.rows; ++r) {
+      written.mark(matrix + flag_of(plan::stored_row(plan_, segment, r)), 1);
+    }
+  }
+
+  /// Where the first byte of a flag's row is.
+  [[nodiscard]] std::uint64_t first_byte(std::uint64_t flag) const {
+    return tiled_ ? flag / 128 * (128 * row_bytes_) + flag % 128 * 4 : flag * row_bytes_;
   }
 
  private:
   [[nodiscard]] bool is_scale() const noexcept { return self_.scale_of != plan::kNone; }
 
-  void mark_rows(const plan::Segment& segment, const Executed& rows, std::uint64_t matrix_at,
-                 std::uint64_t row_bytes, Written& written) const {
-    if (canonical_ || weight_.row_map == plan::kNone) {
-      written.mark(matrix_at + (segment.row_begin + rows.row_begin) * row_bytes, rows.rows * row_bytes);
-      return;
-    }
-    for (std::uint64_t r = rows.row_begin; r < rows.row_begin + rows.rows; ++r) {
-      written.mark(matrix_at + plan::stored_row(plan_, segment, r) * row_bytes, row_bytes);
-    }
-  }
-
-  /// A row of tiled scales owns its part of the padded columns too.
-  void mark_scales(const plan::Segment& segment, const Executed& rows, Written& written) const {
-    const bool tiled = self_.scale_layout == plan::ScaleLayout::tiled_128x4;
-    const std::uint64_t cols = tiled ? layout::padded_scale_cols(scale_cols_) : scale_cols_;
-    for (std::uint64_t r = rows.row_begin; r < rows.row_begin + rows.rows; ++r) {
-      const std::uint64_t stored = plan::stored_row(plan_, segment, r);
-      // Neighbours in a row are mostly neighbours in memory: mark them together.
-      std::uint64_t begin = offset_of(segment, stored, 0), end = begin;
-      for (std::uint64_t c = 0; c < cols; ++c, ++end) {
-        const std::uint64_t at = offset_of(segment, stored, c);
-        if (at == end) continue;
-        written.mark(begin, end - begin);
-        begin = end = at;
-      }
-      written.mark(begin, end - begin);
-    }
-  }
-
-  [[nodiscard]] std::uint64_t offset_of(const plan::Segment& segment, std::uint64_t stored,
-                                        std::uint64_t column) const {
-    return segment.matrix * self_.matrix_bytes + plan::scale_offset(self_, stored, column);
+  /// Inside a tile row r begins at byte r % 32 * 16 + r / 32 * 4.
+  [[nodiscard]] std::uint64_t flag_of(std::uint64_t stored) const {
+    return tiled_ ? stored / 128 * 128 + stored % 32 * 4 + stored % 128 / 32 : stored;
   }
 
   const plan::Plan& plan_;
   const plan::Destination& self_;
   const plan::Destination& weight_;
-  bool canonical_;
-  std::uint64_t scale_cols_;
+  bool canonical_, tiled_;
+  std::uint64_t row_bytes_ = 0, matrix_rows_ = 0;
 };
 
-std::optional<Finding> fault_of(const std::string& tensor, const Written& written) {
-  const Written::Found missing = written.missing();
-  const Written::Found again = written.again();
-  const Written::Found outside = written.outside();
+std::optional<Finding> fault_of(const std::string& tensor, const Region& region, const Written& written) {
+  const auto in_bytes = [&region](const Written::Found& rows) {
+    return Written::Found{region.first_byte(rows.first), rows.count * region.row_bytes()};
+  };
+  const Written::Found missing = in_bytes(written.missing());
+  const Written::Found again = in_bytes(written.again());
+  const Written::Found outside = in_bytes(written.outside());
   const auto finding = [&](std::uint64_t index, std::string got) {
     std::string what;
     const auto tell = [&what](const Written::Found& found, std::string_view how) {
@@ -153,10 +143,10 @@ Result check_executed(const plan::Plan& plan, std::span<const Executed> executed
   pool.for_range(plan.destinations.size(), 1, [&](std::size_t begin, std::size_t end) {
     for (std::size_t i = begin; i < end; ++i) {
       const Region region(plan, static_cast<std::uint32_t>(i), canonical);
-      bytes[i] = region.bytes();
-      Written written(bytes[i]);
+      bytes[i] = region.rows() * region.row_bytes();
+      Written written(region.rows());
       for (const std::uint32_t record : records.of[i]) region.mark(executed[record], written);
-      faults[i] = fault_of(plan.destinations[i].spec.name, written);
+      faults[i] = fault_of(plan.destinations[i].spec.name, region, written);
     }
   });
 

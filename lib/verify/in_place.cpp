@@ -2,12 +2,9 @@
 //
 //   sources --> canonical rows --+--> read back at the plan's stored rows and scale offsets: quantizer
 //               of a piece       +--> per-expert reference layout --> the engine's bytes: layout
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <utility>
 
-#include "refit/base/error.hpp"
 #include "refit/layout/moe_shuffle.hpp"
 #include "refit/layout/scale_128x4.hpp"
 #include "verify/pieces.hpp"
@@ -22,8 +19,6 @@ using Matrix = layout::ShuffledExpert;
 Bytes bytes_of(const Octets& octets) {
   return std::as_bytes(std::span(octets));
 }
-
-constexpr std::string_view kOtherLayout = "differs from the per-expert reference layout";
 
 /// Rows of a piece, and bytes of a canonical one.
 struct Widths {
@@ -69,11 +64,7 @@ class Judge {
         layout_(layout) {
     require_sources(plan, sources);
     require_destinations(plan, destinations);
-    if (!masked_.empty() && masked_.size() != plan.segments.size()) {
-      fail_input(
-          fmt::format("The checks in place need a mark for each of {} segments or none, and {} were given.",
-                      plan.segments.size(), masked_.size()));
-    }
+    require_marks(plan, masked_);
   }
 
   void judge(const Piece& piece) const {
@@ -88,14 +79,8 @@ class Judge {
  private:
   [[nodiscard]] bool masked(std::uint32_t segment) const { return !masked_.empty() && masked_[segment]; }
 
-  /// `size` bytes of a destination from byte `at` of it on.
   [[nodiscard]] Bytes engine(std::uint32_t destination, std::uint64_t at, std::uint64_t size) const {
-    const plan::Destination& owner = plan_.destinations[destination];
-    if (at + size > owner.spec.bytes()) {
-      fail_input(fmt::format("The reference layout of {} reaches byte {}, and the plan gives it {} bytes.",
-                             owner.spec.name, at + size, owner.spec.bytes()));
-    }
-    return destinations_.subspan(owner.offset + at, size);
+    return destination_bytes(plan_, destination, at, size, destinations_);
   }
 
   /// Rows that are stored as they are, where they are: both checks are one comparison, without a copy.
@@ -172,7 +157,7 @@ class Judge {
                             difference_of(segment, true));
       }
     }
-    quantizer_->equal(equal);
+    quantizer_->compared(equal);
   }
 
   void judge_layout(const Piece& piece, const plan::Destination& weight, const Widths& widths,
@@ -208,7 +193,7 @@ class Judge {
       if (rows[i] == 0) ignored[i] = 1;
     }
     layout_->compare(weight.scale, at, bytes_of(expected), got, kOtherLayout, bytes_of(ignored));
-    layout_->compare(weight.scale, at, bytes_of(expected), got, "scale padding is not zero", bytes_of(rows));
+    layout_->compare(weight.scale, at, bytes_of(expected), got, kPaddingNotZero, bytes_of(rows));
   }
 
   const plan::Plan& plan_;

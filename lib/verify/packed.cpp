@@ -1,10 +1,7 @@
 // The quantizer check where canonical bytes travel, and what of them the layout check must not judge again.
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "refit/base/digest.hpp"
-#include "refit/base/error.hpp"
 #include "verify/evidence.hpp"
 #include "verify/reference.hpp"
 
@@ -77,11 +74,8 @@ Digests reference_digests(const plan::Plan& plan, const plan::Wire& wire, const 
 Result check_packed(const plan::Plan& plan, const plan::Wire& wire, std::size_t bucket, Bytes packed,
                     Bytes sources, ThreadPool& pool, std::vector<bool>* wrong_entries) {
   require_sources(plan, sources);
+  require_packed(wire, bucket, packed);
   const plan::Bucket& described = wire.buckets[bucket];
-  if (packed.size() < described.used_bytes) {
-    fail_input(fmt::format("Bucket {} has {} used bytes, and {} were given to verify.", bucket,
-                           described.used_bytes, packed.size()));
-  }
   const std::vector<Travel> travels = travels_of(wire, described.first_entry, described.entries);
   const std::vector<Piece> pieces = pieces_of(plan, travels);
 

@@ -23,10 +23,6 @@ void require_arena(std::string_view side, std::uint64_t need, std::uint64_t have
   }
 }
 
-bool travels_quantized(const plan::Segment& segment, const plan::Wire& wire) noexcept {
-  return segment.op == plan::Op::quantize && wire.prequantized;
-}
-
 }  // namespace
 
 std::uint64_t value_row_bytes(const plan::Plan& plan, const plan::Segment& segment) {
@@ -59,6 +55,10 @@ void quantize_rows(const plan::Plan& plan, const plan::Segment& segment, Rows ro
 std::uint64_t rows_of_a_piece(std::uint64_t row_bytes) noexcept {
   const std::uint64_t rows = kPieceBytes / std::max<std::uint64_t>(row_bytes, 1);
   return std::max(kPieceRows, rows / kPieceRows * kPieceRows);
+}
+
+bool travels_quantized(const plan::Segment& segment, const plan::Wire& wire) noexcept {
+  return segment.op == plan::Op::quantize && wire.prequantized;
 }
 
 std::vector<Travel> travels_of(const plan::Wire& wire, std::uint32_t first_entry, std::uint32_t entries) {
@@ -96,11 +96,37 @@ std::string_view difference_of(const plan::Segment& segment, bool quantized) noe
                                                        : "differs from the source";
 }
 
+Bytes destination_bytes(const plan::Plan& plan, std::uint32_t destination, std::uint64_t at,
+                        std::uint64_t size, Bytes destinations) {
+  const plan::Destination& owner = plan.destinations[destination];
+  if (at + size > owner.spec.bytes()) {
+    fail_input(fmt::format("The reference layout of {} reaches byte {}, and the plan gives it {} bytes.",
+                           owner.spec.name, at + size, owner.spec.bytes()));
+  }
+  return destinations.subspan(owner.offset + at, size);
+}
+
 void require_sources(const plan::Plan& plan, Bytes sources) {
   require_arena("source", plan.source_arena_bytes, sources.size());
 }
 void require_destinations(const plan::Plan& plan, Bytes destinations) {
   require_arena("destination", plan.destination_arena_bytes, destinations.size());
+}
+
+void require_packed(const plan::Wire& wire, std::size_t bucket, Bytes packed) {
+  const std::uint64_t used = wire.buckets[bucket].used_bytes;
+  if (packed.size() < used) {
+    fail_input(fmt::format("Bucket {} has {} used bytes, and {} were given to verify.", bucket, used,
+                           packed.size()));
+  }
+}
+
+void require_marks(const plan::Plan& plan, const std::vector<bool>& masked) {
+  if (!masked.empty() && masked.size() != plan.segments.size()) {
+    fail_input(
+        fmt::format("The checks in place need a mark for each of {} segments or none, and {} were given.",
+                    plan.segments.size(), masked.size()));
+  }
 }
 
 Canonical reference_rows(const plan::Plan& plan, const plan::Segment& segment, std::uint64_t row_begin,

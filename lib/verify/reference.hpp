@@ -40,6 +40,8 @@ struct Travel {
   Rows rows;                                                 ///< of the segment
   std::uint32_t values = plan::kNone, scales = plan::kNone;  ///< entries; kNone: not among those asked for
 };
+/// Whether its rows travel as values and scales.
+[[nodiscard]] bool travels_quantized(const plan::Segment& segment, const plan::Wire& wire) noexcept;
 /// Every entry of [first_entry, first_entry + entries) in exactly one travel.
 [[nodiscard]] std::vector<Travel> travels_of(const plan::Wire& wire, std::uint32_t first_entry,
                                              std::uint32_t entries);
@@ -51,9 +53,19 @@ void visit_travel(const plan::Plan& plan, const plan::Wire& wire, const Travel& 
 
 /// What a difference from these bytes says.
 [[nodiscard]] std::string_view difference_of(const plan::Segment& segment, bool quantized) noexcept;
+/// What a difference from the reference layout of quantized rows says.
+inline constexpr std::string_view kOtherLayout = "differs from the per-expert reference layout";
+inline constexpr std::string_view kPaddingNotZero = "scale padding is not zero";
 
-/// Throw Error(input) unless the arena holds what the plan says.
+/// `size` bytes of a destination from byte `at` of it on; Error(input) when the plan gives it fewer.
+[[nodiscard]] Bytes destination_bytes(const plan::Plan& plan, std::uint32_t destination, std::uint64_t at,
+                                      std::uint64_t size, Bytes destinations);
+
+/// Throw Error(input) unless an arena, or a packed bucket, holds what the plan says.
 void require_sources(const plan::Plan& plan, Bytes sources);
 void require_destinations(const plan::Plan& plan, Bytes destinations);
+void require_packed(const plan::Wire& wire, std::size_t bucket, Bytes packed);
+/// Throws Error(input) unless there is one mark for each segment, or none.
+void require_marks(const plan::Plan& plan, const std::vector<bool>& masked);
 
 }  // namespace refit::verify

@@ -24,7 +24,7 @@ void Tally::compare(std::size_t tensor, std::uint64_t index, Bytes expected, Byt
                     Bytes ignored) {
   const auto ignored_bytes =
       ignored.size() - static_cast<std::size_t>(std::count(ignored.begin(), ignored.end(), std::byte{0}));
-  equal(expected.size() - ignored_bytes);
+  compared(expected.size() - ignored_bytes);
   if (same(expected, got)) return;
 
   std::uint64_t count = 0, first = 0;
@@ -33,14 +33,18 @@ void Tally::compare(std::size_t tensor, std::uint64_t index, Bytes expected, Byt
     if (count++ == 0) first = i;
   }
   if (count == 0) return;
+  differ(tensor, index + first, count, place_of(expected, first), place_of(got, first), what);
+}
 
+void Tally::differ(std::size_t tensor, std::uint64_t index, std::uint64_t count, const Place& expected,
+                   const Place& got, std::string_view what) {
   const std::lock_guard lock(mutex_);
   Difference& difference = differences_[tensor];
-  if (difference.count == 0 || index + first < difference.first) {
-    difference.first = index + first;
+  if (difference.count == 0 || index < difference.first) {
+    difference.first = index;
     difference.what = what;
-    difference.expected = place_of(expected, first);
-    difference.got = place_of(got, first);
+    difference.expected = expected;
+    difference.got = got;
   }
   difference.count += count;
 }

@@ -26,8 +26,17 @@ class Tally {
   /// `ignored` (empty, or as long) is not zero is neither compared nor counted.
   void compare(std::size_t tensor, std::uint64_t index, Bytes expected, Bytes got, std::string_view what,
                Bytes ignored = {});
-  /// Counts bytes that something else found equal.
-  void equal(std::uint64_t bytes) noexcept { bytes_.fetch_add(bytes, std::memory_order_relaxed); }
+  /// Counts bytes that something else compared.
+  void compared(std::uint64_t bytes) noexcept { bytes_.fetch_add(bytes, std::memory_order_relaxed); }
+
+  /// A byte, and the four around it that make an element where four bytes do.
+  struct Place {
+    std::byte byte{};
+    std::array<std::byte, 4> element{};
+  };
+  /// `count` differing bytes that something else found, the first of them byte `index` of the tensor.
+  void differ(std::size_t tensor, std::uint64_t index, std::uint64_t count, const Place& expected,
+              const Place& got, std::string_view what);
 
   /// The tensors with a difference, in the order of their numbers.
   [[nodiscard]] std::vector<std::size_t> tensors() const;
@@ -41,10 +50,6 @@ class Tally {
   [[nodiscard]] Result result(const std::function<Tensor(std::size_t tensor)>& tensor_of) const;
 
  private:
-  struct Place {
-    std::byte byte{};
-    std::array<std::byte, 4> element{};  // around the byte, where four bytes make an element
-  };
   struct Difference {
     std::uint64_t first = 0, count = 0;
     Place expected, got;

@@ -1,4 +1,5 @@
 """The programs as a user meets them: arguments, exit codes, output, killed processes, full disks."""
+import functools
 import json
 import os
 import pathlib
@@ -54,6 +55,27 @@ def wait_until(condition, seconds, what):
             return value
         time.sleep(0.02)
     raise AssertionError(f"{what} did not happen within {seconds} s")
+
+
+CUDA = ("--scenario", "tiny-moe", "--backend", "cuda")
+
+
+@functools.cache
+def no_gpu():
+    """How a run on a GPU ends here when it cannot begin: the finished program. None where a GPU can be used."""
+    done = bench(*CUDA, "--steps", "1", "--quiet", "--json", "-")
+    return None if done.returncode == 0 else done
+
+
+def need_gpu(test):
+    if no_gpu() is not None:
+        test.skipTest(no_gpu().stderr.strip())
+
+
+def verdicts(report):
+    """Of each arm: check -> (bytes compared, mismatches)."""
+    return {arm: {check: (result["bytes"], result["mismatches"]) for check, result in value["verify"].items()}
+            for arm, value in report["arms"].items()}
 
 
 class Arguments(unittest.TestCase):
@@ -133,6 +155,39 @@ class Arguments(unittest.TestCase):
                                   capture_output=True, timeout=PATIENCE)
             self.assertEqual(done.returncode, 0, done.stderr)
 
+    def test_unknown_backends_and_transports_are_refused_by_name(self):
+        self.refused(bench("--scenario", "tiny-moe", "--backend", "nonsense"), "nonsense", "cpu", "cuda")
+        self.refused(bench("--scenario", "tiny-moe", "--transport", "pigeon"), "pigeon", "shm", "cuda-ipc", "cuda-vmm")
+
+    def test_a_transport_of_another_backend_is_refused(self):
+        for backend, transport in (("cpu", "cuda-ipc"), ("cpu", "cuda-vmm"), ("cuda", "shm")):
+            with self.subTest(backend=backend, transport=transport):
+                self.refused(bench("--scenario", "tiny-moe", "--backend", backend, "--transport", transport), backend,
+                             transport)
+
+    def test_a_gpu_that_is_not_there_is_named_in_one_line(self):
+        if no_gpu() is None or "may work" in no_gpu().stderr:
+            self.skipTest("there is a GPU here")
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "report.json")
+            for app, *arguments in (("refit-bench", *CUDA, "--json", str(path)),
+                                    ("refit-bench", *CUDA, "--json", "-"),
+                                    ("refit-bench", *CUDA, "--transport", "cuda-vmm"),
+                                    ("refit-verify", "self", *CUDA),
+                                    ("refit-verify", "mutants", *CUDA)):
+                with self.subTest(app=app, arguments=arguments):
+                    done = run(app, *arguments)
+                    self.assertEqual(done.stdout, "")
+                    self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+                    self.assertTrue(done.stderr.startswith(app), done.stderr)
+                    if "no GPU backend" in done.stderr:  # built without CUDA
+                        self.assertEqual(done.returncode, 2)
+                        self.assertIn("--backend cpu", done.stderr)
+                    else:
+                        self.assertEqual(done.returncode, 3)
+                        self.assertIn("NVIDIA driver", done.stderr)
+            self.assertEqual(os.listdir(folder), [])
+
     def test_unknown_architecture_is_refused_by_name(self):
         with tempfile.TemporaryDirectory() as folder:
             pathlib.Path(folder, "config.json").write_text('{"architectures": ["ZebraForCausalLM"]}')
@@ -170,6 +225,24 @@ class DryRun(unittest.TestCase):
                 self.assertEqual(done.returncode, 0, done.stderr)
                 validate(self, path)
 
+    def test_a_plan_for_a_gpu_needs_none(self):
+        done, report = report_of("--scenario", "qwen3-30b", "--backend", "cuda", "--dry-run")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.check_qwen(report)
+        self.assertEqual(report["settings"]["backend"], "cuda")
+        self.assertEqual(report["settings"]["transport"], "cuda-ipc")
+        self.assertIsNone(report["device"])
+        # Of the whole model, in both processes: at least what is read and what is written.
+        self.assertGreater(report["model"]["memory_needed_bytes"], report["model"]["floor_bytes"])
+        self.assertIn("GPU memory of both processes", done.stderr)
+        if no_gpu() is not None:
+            self.assertTrue(report["replayed"]["whole_model"])
+            self.assertIsNone(report["replayed"]["memory_budget_bytes"])
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "report.json")
+            path.write_text(done.stdout)
+            validate(self, path)
+
     def test_a_refused_plan_still_prints_the_model(self):
         done, report = report_of("--scenario", "nemotron-nano3", "--moe-layout", "flashinfer-trtllm", "--dry-run")
         self.assertEqual(done.returncode, 2)
@@ -203,6 +276,56 @@ class Runs(unittest.TestCase):
             for check in ("wire", "quantizer", "layout", "coverage"):
                 self.assertGreater(arm["verify"][check]["bytes"], 0)
                 self.assertEqual(arm["verify"][check]["mismatches"], 0)
+
+    def test_a_fused_shuffle_has_no_shuffle_stage_and_the_same_bytes(self):
+        for switches in ("prequantize=off", "prequantize=on", "prequantize=on,quantize=batched,loader=cached",
+                         "prequantize=on,handles=per-tensor,double_buffer=off,commit=shadow"):
+            with self.subTest(switches=switches):
+                done, report = report_of("--scenario", "tiny-moe", "--steps", "3", "--verify", "every",
+                                         "--control", f"{switches},shuffle=batched",
+                                         "--treatment", f"{switches},shuffle=fused")
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertEqual(report["status"], "ok")
+                batched, fused = report["arms"]["control"], report["arms"]["treatment"]
+                self.assertIn("shuffle", batched["stages"])
+                self.assertNotIn("shuffle", fused["stages"])
+                self.assertEqual(batched["verify"]["layout"]["bytes"], fused["verify"]["layout"]["bytes"])
+                self.assertLess(fused["peak_extra_bytes"], batched["peak_extra_bytes"])
+
+    def test_open_handles_do_not_grow_with_the_steps(self):
+        # per-refit buffers in one arm, persistent ones in the other.
+        left = [{name: arm["handles_left_open"] for name, arm in
+                 report_of("--scenario", "tiny-moe", "--steps", str(steps), "--control", "handles=per-tensor")[1]
+                 ["arms"].items()} for steps in (3, 9)]
+        self.assertEqual(left[0], left[1])
+
+    def test_both_transports_of_a_gpu_verify_alike(self):
+        need_gpu(self)
+        seen = {}
+        for transport in ("cuda-ipc", "cuda-vmm"):
+            for steps in (4, 10):
+                with self.subTest(transport=transport, steps=steps), tempfile.TemporaryDirectory() as folder:
+                    path = pathlib.Path(folder, "report.json")
+                    done = bench(*CUDA, "--transport", transport, "--steps", str(steps), "--json", str(path))
+                    if done.returncode == 3 and "may work" in done.stderr:  # only the other one is let out here
+                        self.skipTest(done.stderr.strip())
+                    self.assertEqual(done.returncode, 0, done.stderr)
+                    validate(self, path)
+                    report = json.loads(path.read_text())
+                    seen[transport, steps] = report
+                    self.assertEqual(report["status"], "ok")
+                    self.assertEqual(report["settings"]["transport"], transport)
+                    self.assertTrue(report["device"]["name"])
+                    self.assertIn(report["device"]["name"], done.stdout)
+                    self.assertGreater(report["copy_bandwidth"]["to_host_bytes_per_second"], 0)
+                    for arm in report["arms"].values():
+                        self.assertIsNotNone(arm["stages"]["load"]["device_s"])
+        first = next(iter(seen.values()))
+        for (transport, steps), report in seen.items():
+            with self.subTest(transport=transport, steps=steps):
+                self.assertEqual(verdicts(report), verdicts(first))
+                for name, arm in report["arms"].items():
+                    self.assertEqual(arm["handles_left_open"], seen[transport, 4]["arms"][name]["handles_left_open"])
 
     def test_quiet_json_has_nothing_else_on_either_stream(self):
         done = bench("--scenario", "tiny-moe", "--steps", "3", "--quiet", "--json", "-")
@@ -342,6 +465,18 @@ class Verify(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr + done.stdout)
         self.assertEqual(done.stdout.count("passed"), 12)
 
+    def test_self_passes_with_a_fused_shuffle(self):
+        done = run("refit-verify", "self", "--scenario", "tiny-moe", "--control", "shuffle=fused",
+                   "--treatment", "shuffle=fused")
+        self.assertEqual(done.returncode, 0, done.stderr + done.stdout)
+        self.assertEqual(done.stdout.count("passed"), 12)
+
+    def test_self_passes_on_a_gpu(self):
+        need_gpu(self)
+        done = run("refit-verify", "self", *CUDA)
+        self.assertEqual(done.returncode, 0, done.stderr + done.stdout)
+        self.assertEqual(done.stdout.count("passed"), 12)
+
     def test_self_finds_a_rounded_router_bias_on_exactly_the_bias_tensors(self):
         done = run("refit-verify", "self", "--scenario", "tiny-moe", "--control", "router_bias=bf16",
                    "--treatment", "router_bias=bf16", "--max-report", "100")
@@ -351,13 +486,19 @@ class Verify(unittest.TestCase):
         for line in named:
             self.assertIn("e_score_correction_bias", line)
 
-    def test_mutants_are_all_killed(self):
-        done = run("refit-verify", "mutants")
-        self.assertEqual(done.returncode, 0, done.stdout)
+    def check_killed(self, done):
+        self.assertEqual(done.returncode, 0, done.stderr + done.stdout)
         last = done.stdout.strip().splitlines()[-1]
         killed, total = last.removeprefix("killed ").split("/")
         self.assertEqual(killed, total)
         self.assertGreaterEqual(int(total), 15)
+
+    def test_mutants_are_all_killed(self):
+        self.check_killed(run("refit-verify", "mutants"))
+
+    def test_mutants_are_all_killed_on_a_gpu(self):
+        need_gpu(self)
+        self.check_killed(run("refit-verify", "mutants", "--backend", "cuda"))
 
     def test_without_a_check_some_mutant_survives(self):
         for check in ("wire", "quantizer", "layout", "coverage"):

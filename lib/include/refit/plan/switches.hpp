@@ -15,13 +15,21 @@ enum class Pipeline : std::uint8_t {
   staged,  ///< pack into buckets, unpack, load, shuffle: what NeMo-RL does
   direct,  ///< one pass from the trainer's tensor into the generator's final parameter
 };
-enum class Quantize : std::uint8_t { per_tensor, batched };
+enum class Quantize : std::uint8_t {
+  per_tensor,  ///< a tensor a call, into a tensor of its own that is packed then
+  batched,     ///< up to 16 experts a call, straight to where they go
+  per_bucket,  ///< everything of a bucket in one call, copied tensors too
+};
 enum class Metadata : std::uint8_t { offset_map, key_list };
 enum class HandleEncoding : std::uint8_t { with_function, arguments_only };
 enum class Handles : std::uint8_t { per_tensor, per_bucket };
 enum class IpcBuffers : std::uint8_t { per_refit, persistent };
 enum class Loader : std::uint8_t { lookup, cached };
-enum class Shuffle : std::uint8_t { per_expert, batched };
+enum class Shuffle : std::uint8_t {
+  per_expert,  ///< a pass of its own, a gather and a copy back for each expert
+  batched,     ///< a pass of its own over all experts of a layer, in place
+  fused,       ///< no pass: rows and scales go to their stored place while they are loaded
+};
 enum class Offload : std::uint8_t { full, slim };
 enum class ReferenceSwap : std::uint8_t { pageable, pinned };
 enum class RouterBias : std::uint8_t { fp32, bf16 };
@@ -31,7 +39,7 @@ enum class Commit : std::uint8_t { in_place, shadow };
 struct Switches {
   Pipeline pipeline = Pipeline::staged;
   bool prequantize = false;                  ///< quantize on the trainer, before the transfer (PR 3294)
-  Quantize quantize = Quantize::per_tensor;  ///< at most 16 experts a call when batched (PR 3804)
+  Quantize quantize = Quantize::per_tensor;  ///< batched: PR 3804
   Metadata metadata = Metadata::key_list;    ///< what a bucket's message says of its tensors (PR 686)
   HandleEncoding handle_encoding = HandleEncoding::arguments_only;  ///< (PR 686)
   Handles handles = Handles::per_bucket;
@@ -39,7 +47,7 @@ struct Switches {
   std::uint64_t buffer_size = 4ull << 30;  ///< bytes of both ping-pong halves together
   bool double_buffer = true;  ///< off: one buffer of the whole size, acknowledged before it is refilled
   Loader loader = Loader::lookup;
-  Shuffle shuffle = Shuffle::per_expert;  ///< (PR 3478)
+  Shuffle shuffle = Shuffle::per_expert;  ///< batched: PR 3478
   Offload offload = Offload::full;
   ReferenceSwap reference_swap = ReferenceSwap::pageable;
   RouterBias router_bias = RouterBias::fp32;  ///< bf16 reproduces the defect that PR 686 mended

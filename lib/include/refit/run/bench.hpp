@@ -3,9 +3,11 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "refit/device/backend.hpp"
 #include "refit/model/inventory.hpp"
 #include "refit/model/recipe.hpp"
 #include "refit/plan/plan.hpp"
@@ -33,7 +35,7 @@ struct BenchSpec {
   bool control_alone = false;  ///< run the control arm only
   HostTraffic host_traffic;
   std::uint64_t seed = 1;
-  unsigned threads = 1;             ///< in each process
+  device::Choice backend;           ///< in each process
   unsigned steps = 20, warmup = 2;  ///< steps counts the warm-up
   double time_budget_s = 150;       ///< stop early after this, never with fewer than 5 measured steps
   double timeout_s = 60;            ///< the longest that one side waits for the other
@@ -49,20 +51,25 @@ struct BenchSpec {
 /// Called before each step with the number of steps done and planned (for a progress bar).
 using Progress = std::function<void(unsigned done, unsigned planned, const std::string& what)>;
 
-/// The bytes that both processes together hold during a run: sources, parameters (twice with commit=shadow),
-/// buffers and scratch of both arms. Used to choose a slice and to refuse before allocating.
+/// The bytes that both processes together hold in the backend's memory during a run: sources, parameters
+/// (twice with commit=shadow), buffers and scratch of both arms, and what the backend takes for itself. Used
+/// to choose a slice and to refuse before allocating.
 [[nodiscard]] std::uint64_t memory_needed(const plan::Plan& plan, const plan::Switches& control,
-                                          const plan::Switches& treatment, unsigned threads);
+                                          const plan::Switches& treatment, const device::Choice& backend);
+
+/// Makes the backend that is chosen, in whichever process. The program knows which ones it was built with.
+using MakeBackend = std::function<std::unique_ptr<device::Backend>(const device::Choice&)>;
 
 [[nodiscard]] plan::Plan make_plan(const BenchSpec& spec, const plan::Switches& switches);
 
 /// Runs the trainer's side here and the generator as a child. Throws Error for anything that stops it; a
 /// verification that finds differences is a result, not an error.
-[[nodiscard]] BenchResult run_bench(const BenchSpec& spec, const Progress& progress = {});
+[[nodiscard]] BenchResult run_bench(const BenchSpec& spec, const MakeBackend& make_backend,
+                                    const Progress& progress = {});
 
 /// The generator's side, over the descriptor of its socket. Returns when the trainer says goodbye; throws
 /// Error when the trainer is gone or sends something that cannot be accepted, after telling it why if it
 /// still listens.
-void run_generator(int fd);
+void run_generator(int fd, const MakeBackend& make_backend);
 
 }  // namespace refit::run

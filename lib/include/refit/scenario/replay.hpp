@@ -13,11 +13,12 @@ namespace refit::scenario {
 /// What the caller fixes; 0 leaves the choice to choose_replay.
 struct ReplayRequest {
   std::uint64_t layers = 0, experts = 0;
-  std::uint64_t memory_budget = 0;  ///< bytes for both processes together; 0: default_memory_budget()
-  unsigned threads = 1;             ///< in each process
+  std::uint64_t memory_budget =
+      0;  ///< bytes of the backend's memory for both processes together; 0: default_memory_budget()
+  device::Choice backend{};  ///< of each process
 };
 
-/// Half of the memory that is free, at most 7 GiB.
+/// Half of the host memory that is free, at most 7 GiB.
 [[nodiscard]] std::uint64_t default_memory_budget();
 
 /// What a refit of some inventory moves, in one arm.

@@ -1,5 +1,5 @@
 // Fill and update: one hash of a counter gives the bits of one 64-bit word.
-#include "run/weights.hpp"
+#include "refit/device/weights.hpp"
 
 #include <algorithm>
 #include <array>
@@ -8,16 +8,12 @@
 #include "refit/base/digest.hpp"
 #include "refit/quant/mxfp8.hpp"
 
-namespace refit::run {
+namespace refit::device {
 namespace {
 
 constexpr std::uint64_t kGolden = 0x9E3779B97F4A7C15ull;
 /// Bytes of a tensor that one thread takes at a time; a multiple of every word and block.
 constexpr std::uint64_t kGrain = 1u << 20;
-
-std::uint64_t tensor_key(std::uint64_t seed, const plan::Source& source) {
-  return mix64(seed * kGolden + digest_text(source.spec.name));
-}
 
 /// The BF16 pattern of sum * 2^-13 for a sum of four bytes, less 510: what a random word becomes.
 const std::array<std::uint16_t, 1021>& bell_values() {
@@ -129,10 +125,19 @@ void for_each_range(const plan::Plan& plan, std::span<std::byte> sources, Thread
 
 }  // namespace
 
-void fill(const plan::Plan& plan, std::span<std::byte> sources, std::uint64_t seed, ThreadPool& pool) {
+std::uint64_t weight_key(std::uint64_t seed, const plan::Source& source) {
+  return mix64(seed * kGolden + digest_text(source.spec.name));
+}
+
+std::uint64_t update_key(std::uint64_t seed, const plan::Source& source, std::uint64_t step) {
+  return mix64(weight_key(seed, source) + step);
+}
+
+void fill_weights(const plan::Plan& plan, std::span<std::byte> sources, std::uint64_t seed,
+                  ThreadPool& pool) {
   for_each_range(plan, sources, pool,
                  [&](const plan::Source& source, std::byte* data, std::uint64_t begin, std::uint64_t end) {
-                   const std::uint64_t key = tensor_key(seed, source);
+                   const std::uint64_t key = weight_key(seed, source);
                    const std::size_t size = size_of(source.spec.dtype);
                    switch (source.spec.dtype) {
                      case DType::bf16:
@@ -145,11 +150,11 @@ void fill(const plan::Plan& plan, std::span<std::byte> sources, std::uint64_t se
                  });
 }
 
-void update(const plan::Plan& plan, std::span<std::byte> sources, std::uint64_t seed, std::uint64_t step,
-            ThreadPool& pool) {
+void update_weights(const plan::Plan& plan, std::span<std::byte> sources, std::uint64_t seed,
+                    std::uint64_t step, ThreadPool& pool) {
   for_each_range(plan, sources, pool,
                  [&](const plan::Source& source, std::byte* data, std::uint64_t begin, std::uint64_t end) {
-                   const std::uint64_t key = mix64(tensor_key(seed, source) + step);
+                   const std::uint64_t key = update_key(seed, source, step);
                    const std::size_t size = size_of(source.spec.dtype);
                    switch (source.spec.dtype) {
                      case DType::bf16:
@@ -162,4 +167,4 @@ void update(const plan::Plan& plan, std::span<std::byte> sources, std::uint64_t 
                  });
 }
 
-}  // namespace refit::run
+}  // namespace refit::device

@@ -1,23 +1,21 @@
 // Chunked copies between stand-in buffers.
-#include "run/host_traffic.hpp"
+#include "device/host_moves.hpp"
 
 #include <algorithm>
 #include <cstring>
 
+#include "device/host_tasks.hpp"
 #include "refit/time/deadline.hpp"
-#include "run/segments.hpp"
 
-namespace refit::run {
+namespace refit::device {
 
-HostCopies::HostCopies(ThreadPool& pool)
-    : pool_(pool),
-      device_(transport::SharedMemory::create(kChunkBytes, "the offload stand-in")),
-      pinned_(transport::SharedMemory::create(kChunkBytes, "the pinned stand-in")) {
-  std::memset(device_.bytes().data(), 1, kChunkBytes);
-  std::memset(pinned_.bytes().data(), 1, kChunkBytes);
-}
-
-double HostCopies::run(std::uint64_t bytes, bool pinned) {
+double HostMoves::run(std::uint64_t bytes, bool pinned) {
+  if (bytes != 0 && !device_) {
+    device_ = transport::SharedMemory::create(kChunkBytes, "the offload stand-in");
+    pinned_ = transport::SharedMemory::create(kChunkBytes, "the pinned stand-in");
+    std::memset(device_.bytes().data(), 1, kChunkBytes);
+    std::memset(pinned_.bytes().data(), 1, kChunkBytes);
+  }
   const Clock::time_point start = Clock::now();
   for (std::uint64_t done = 0; done < bytes; done += kChunkBytes) {
     const std::uint64_t chunk = std::min(kChunkBytes, bytes - done);
@@ -31,4 +29,4 @@ double HostCopies::run(std::uint64_t bytes, bool pinned) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-}  // namespace refit::run
+}  // namespace refit::device

@@ -1,15 +1,14 @@
 // memcpy with one large piece a thread: the C library then picks its fastest way for arrays far above the
 // cache.
-#include "run/copy_bandwidth.hpp"
+#include "device/host_copy.hpp"
 
 #include <algorithm>
 #include <cstring>
 #include <vector>
 
 #include "refit/time/deadline.hpp"
-#include "refit/time/statistics.hpp"
 
-namespace refit::run {
+namespace refit::device {
 namespace {
 
 constexpr std::uint64_t kLeastBytes = 512u << 20;
@@ -26,8 +25,7 @@ double copy_once(std::span<const std::byte> from, std::span<std::byte> to, Threa
 
 }  // namespace
 
-void measure_copy(std::span<const std::byte> from, std::span<std::byte> to, ThreadPool& pool,
-                  CopyBandwidth& copy) {
+CopySamples measure_host_copy(std::span<const std::byte> from, std::span<std::byte> to, ThreadPool& pool) {
   std::vector<std::byte> own_from, own_to;
   if (std::min(from.size(), to.size()) < kLeastBytes) {
     own_from.assign(kLeastBytes, std::byte{1});
@@ -38,13 +36,13 @@ void measure_copy(std::span<const std::byte> from, std::span<std::byte> to, Thre
   const std::size_t bytes = std::min(from.size(), to.size());
   // The first pass maps the pages of both arrays into this process and is not counted.
   (void)copy_once(from.first(bytes), to.first(bytes), pool);
-  for (int i = 0; i < kRepetitions; ++i) {
-    copy.samples.push_back(2.0 * static_cast<double>(bytes) /
-                           copy_once(from.first(bytes), to.first(bytes), pool));
-  }
+  CopySamples copy;
   copy.array_bytes = bytes;
-  copy.threads = pool.threads();
-  copy.bytes_per_second = summarize(copy.samples).median;
+  for (int i = 0; i < kRepetitions; ++i) {
+    copy.within.push_back(2.0 * static_cast<double>(bytes) /
+                          copy_once(from.first(bytes), to.first(bytes), pool));
+  }
+  return copy;
 }
 
-}  // namespace refit::run
+}  // namespace refit::device

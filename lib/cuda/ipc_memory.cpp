@@ -1,0 +1,89 @@
+// cudaMalloc shared by cudaIpcMemHandle. The driver counts how often a process has opened a handle.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "cuda/buffers.hpp"
+#include "cuda/check.hpp"
+#include "cuda/memory.hpp"
+#include "refit/base/bytes.hpp"
+#include "refit/base/error.hpp"
+
+namespace refit::cuda {
+namespace {
+
+/// CUDA may take small allocations from one block and shares the whole block then; it advises this size.
+constexpr std::uint64_t kBlock = 2u << 20;
+
+class Shared final : public device::Memory {
+ public:
+  Shared(const Session& session, std::uint64_t bytes, const std::string& what)
+      // One byte more than none: an empty allocation has a handle, too.
+      : data_(allocate_device(session, align_up(std::max<std::uint64_t>(bytes, 1), kBlock), what)) {
+    bytes_ = {data_, bytes};
+  }
+  Shared(const Shared&) = delete;
+  Shared& operator=(const Shared&) = delete;
+  ~Shared() override { (void)cudaFree(data_); }
+  Handle handle() const override {
+    cudaIpcMemHandle_t handle;
+    check(cudaIpcGetMemHandle(&handle, data_), "making a CUDA IPC handle");
+    return {.token = std::string(reinterpret_cast<const char*>(&handle), sizeof(handle)), .fd = -1};
+  }
+  MemoryPtr window(std::uint64_t, std::uint64_t) const override { fail_own_window(); }
+
+ private:
+  std::byte* data_;
+};
+
+class Opened final : public device::Memory {
+ public:
+  Opened(SessionPtr session, const cudaIpcMemHandle_t& handle, std::uint64_t bytes, std::string what)
+      : session_(std::move(session)), handle_(handle), what_(std::move(what)) {
+    check(cudaIpcOpenMemHandle(&data_, handle_, cudaIpcMemLazyEnablePeerAccess),
+          fmt::format("opening the CUDA IPC handle of {}", what_));
+    ++session_->handles.opened;
+    bytes_ = {static_cast<std::byte*>(data_), bytes};
+  }
+  Opened(const Opened&) = delete;
+  Opened& operator=(const Opened&) = delete;
+  ~Opened() override {
+    session_->drain();  // work that still reads it
+    (void)cudaIpcCloseMemHandle(data_);
+    ++session_->handles.closed;
+  }
+  Handle handle() const override { fail_sent_on(); }
+  MemoryPtr window(std::uint64_t offset, std::uint64_t count) const override {
+    require_inside(bytes_.size(), offset, count, what_);
+    auto opened = std::make_unique<Opened>(session_, handle_, bytes_.size(), what_);
+    opened->bytes_ = opened->bytes_.subspan(offset, count);
+    return opened;
+  }
+
+ private:
+  SessionPtr session_;
+  cudaIpcMemHandle_t handle_;
+  std::string what_;
+  void* data_ = nullptr;
+};
+
+}  // namespace
+
+MemoryPtr allocate_ipc(const SessionPtr& session, std::uint64_t bytes, const std::string& what) {
+  return std::make_unique<Shared>(*session, bytes, what);
+}
+
+MemoryPtr open_ipc(const SessionPtr& session, const std::string& token, std::uint64_t bytes,
+                   const std::string& what) {
+  cudaIpcMemHandle_t handle;
+  if (token.size() != sizeof(handle)) {
+    fail_runtime(fmt::format("the CUDA IPC handle of {} has {} bytes, and {} make one", what, token.size(),
+                             sizeof(handle)));
+  }
+  std::memcpy(&handle, token.data(), sizeof(handle));
+  return std::make_unique<Opened>(session, handle, bytes, what);
+}
+
+}  // namespace refit::cuda

@@ -2,6 +2,7 @@
 #include "cuda/copy_samples.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <vector>
 
 #include "cuda/buffers.hpp"
@@ -14,6 +15,7 @@ constexpr std::uint64_t kLeastBytes = 1ull << 30;
 constexpr std::uint64_t kOwnBytes = 4ull << 30;
 constexpr std::uint64_t kHostBytes = 256u << 20;
 constexpr int kRepetitions = 5;
+constexpr int kByte = 0x5A;
 
 /// Bytes a second of copies of `bytes`, which count `counted` times; one more copy goes before and is not
 /// counted.
@@ -107,6 +109,7 @@ device::CopySamples measure_copy(const SessionPtr& session, std::span<const std:
   if (const std::uint64_t bytes = own_bytes(std::min(from.size(), to.size())); bytes != 0) {
     own_from = DeviceBuffer(session, bytes, "arrays to measure copies with");
     own_to = DeviceBuffer(session, bytes, "arrays to measure copies with");
+    check(cudaMemsetAsync(own_from.data(), kByte, bytes, session->stream()), "filling an array to copy");
     from = {own_from.data(), bytes};
     to = {own_to.data(), bytes};
   }
@@ -116,6 +119,7 @@ device::CopySamples measure_copy(const SessionPtr& session, std::span<const std:
 
   const std::uint64_t bytes = std::min(kHostBytes, samples.array_bytes);
   const PinnedBuffer host(bytes, "host memory to measure copies with");
+  std::memset(host.data(), kByte, bytes);
   samples.to_host = repeat(*session, host.data(), from.data(), bytes, cudaMemcpyDeviceToHost, 1);
   samples.from_host = repeat(*session, to.data(), host.data(), bytes, cudaMemcpyHostToDevice, 1);
   samples.peer = to_peer(*session, from.data(), std::min(kLeastBytes, samples.array_bytes));

@@ -51,8 +51,10 @@ double Moves::from_host(std::uint64_t bytes, bool is_pinned) {
 
 double Moves::move(std::uint64_t bytes, bool is_pinned, cudaMemcpyKind direction) {
   if (bytes == 0) return 0;
-  if (device_.size() == 0)
+  if (device_.size() == 0) {
     device_ = DeviceBuffer(session_, kWindow, "the window for moves between GPU and host");
+    check(cudaMemsetAsync(device_.data(), 1, kWindow, session_->stream()), "filling the window for moves");
+  }
   return is_pinned ? pinned(bytes, direction) : pageable(bytes, direction);
 }
 
@@ -65,7 +67,10 @@ void Moves::copy(std::byte* host, std::uint64_t bytes, cudaMemcpyKind direction)
 }
 
 double Moves::pinned(std::uint64_t bytes, cudaMemcpyKind direction) {
-  if (pinned_.size() == 0) pinned_ = PinnedBuffer(kWindow, "the window for moves between GPU and host");
+  if (pinned_.size() == 0) {
+    pinned_ = PinnedBuffer(kWindow, "the window for moves between GPU and host");
+    std::memset(pinned_.data(), 1, kWindow);
+  }
   session_->wait();
   const Clock::time_point start = Clock::now();
   for (std::uint64_t done = 0; done < bytes; done += kWindow) {

@@ -431,7 +431,7 @@ TEST_CASE("Nemotron-3-Nano follows its pattern of Mamba, expert and attention la
     if (tensor.kind == Kind::expert_up) letter = 'E';
     if (tensor.kind == Kind::attention_q) letter = '*';
   }
-  CHECK(pattern == config("Nemotron-3-Nano-30B-A3B")["hybrid_override_pattern"]);
+  CHECK(pattern == config("Nemotron-3-Nano-30B-A3B")["hybrid_override_pattern"].get<std::string>());
   CHECK(std::count(pattern.begin(), pattern.end(), 'M') == 23);
   CHECK(std::count(pattern.begin(), pattern.end(), 'E') == 23);
   for (const std::size_t i : {5u, 12u, 19u, 26u, 33u, 42u}) CHECK(pattern[i] == '*');

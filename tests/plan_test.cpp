@@ -76,17 +76,19 @@ std::string config_path(const std::string& model) {
   return std::string(REFIT_TESTS_DIR) + "/cases/configs/" + model + "/config.json";
 }
 
-const Destination& destination(const Plan& plan, const std::string& name) {
+const Destination& destination(const Plan& plan, std::string_view name) {
   const auto found = std::find_if(plan.destinations.begin(), plan.destinations.end(),
                                   [&](const Destination& each) { return each.spec.name == name; });
-  if (found == plan.destinations.end()) throw std::runtime_error("the plan has no destination " + name);
+  if (found == plan.destinations.end())
+    throw std::runtime_error("the plan has no destination " + std::string(name));
   return *found;
 }
 
-const Segment& segment(const Plan& plan, const std::string& wire_name) {
+const Segment& segment(const Plan& plan, std::string_view wire_name) {
   const auto found = std::find_if(plan.segments.begin(), plan.segments.end(),
                                   [&](const Segment& each) { return each.wire_name == wire_name; });
-  if (found == plan.segments.end()) throw std::runtime_error("the plan has no segment " + wire_name);
+  if (found == plan.segments.end())
+    throw std::runtime_error("the plan has no segment " + std::string(wire_name));
   return *found;
 }
 

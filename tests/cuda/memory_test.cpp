@@ -20,8 +20,8 @@ TEST_CASE("more memory than there is is refused with what was asked and what is 
     FAIL("twice the free memory was given");
   } catch (const Error& error) {
     CHECK(error.kind() == ErrorKind::runtime);
-    CHECK_THAT(error.what(), Catch::Contains("the parameters of a test"));
-    CHECK_THAT(error.what(), Catch::Contains("free"));
+    CHECK(std::string(error.what()).find("the parameters of a test") != std::string::npos);
+    CHECK(std::string(error.what()).find("free") != std::string::npos);
   }
   // The failure left nothing behind.
   const auto small = backend->allocate(1 << 20, "a small one");
@@ -35,7 +35,7 @@ TEST_CASE("a device that does not exist is one clear line") {
     FAIL("device 4096 exists");
   } catch (const Error& error) {
     CHECK(error.kind() == ErrorKind::runtime);
-    CHECK_THAT(error.what(), Catch::Contains("4096"));
+    CHECK(std::string(error.what()).find("4096") != std::string::npos);
   }
 }
 

@@ -309,7 +309,8 @@ TEST_CASE("the first infinite or NaN element is named, and the next launch is cl
     FAIL("an infinite weight passed");
   } catch (const Error& error) {
     CHECK(error.kind() == ErrorKind::input);
-    CHECK_THAT(error.what(), Catch::Contains("tensor 'a test's tensor' holds -inf at [1100, 287]"));
+    CHECK(std::string(error.what()).find("tensor 'a test's tensor' holds -inf at [1100, 287]") !=
+          std::string::npos);
   }
   gpu().run(std::span(tasks).first(1));
   CHECK_NOTHROW(gpu().finish(test::soon()));

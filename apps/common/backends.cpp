@@ -51,7 +51,11 @@ void choose_backend(RefitOptions& options, bool dry_run) {
   choice.kind = *kind;
   choice.transport = transport_of(options, *kind);
   choice.ordinal = options.device;
-  if (*kind == device::Kind::cpu) return;
+  choice.timeout_s = options.timeout_s;
+  if (*kind == device::Kind::cpu) {
+    if (options.device != 0) fail_input("--device chooses a GPU and needs --backend cuda");
+    return;
+  }
   std::uint64_t& budget = options.replay.memory_budget;
   try {
     const std::uint64_t free = make_backend(choice)->available_memory();

@@ -73,7 +73,7 @@ void add_refit_options(CLI::App& app, RefitOptions& options) {
       ->capture_default_str()
       ->type_name("auto|shm|cuda-ipc|cuda-vmm");
   app.add_option("--device", options.device, "Which GPU, as CUDA counts them")
-      ->check(CLI::NonNegativeNumber.description(""))
+      ->check(CLI::Range(0, 1023).description(""))
       ->capture_default_str()
       ->type_name("N");
 

@@ -195,7 +195,9 @@ device::Description CudaBackend::describe() const {
 // --- making one
 
 std::unique_ptr<device::Backend> make_backend(const device::Choice& choice) {
-  return std::make_unique<CudaBackend>(std::make_shared<Session>(open_gpu(choice)), choice.transport);
+  return std::make_unique<CudaBackend>(
+      std::make_shared<Session>(open_gpu(choice), std::chrono::duration<double>(choice.timeout_s)),
+      choice.transport);
 }
 
 Support support(const device::Choice& choice) noexcept {

@@ -58,7 +58,6 @@ class CudaBackend final : public device::Backend {
   double move_from_host(std::uint64_t bytes, bool pinned) override {
     return moves().from_host(bytes, pinned);
   }
-  void end_moves() override { moves_.reset(); }
   device::Description describe() const override;
   device::Clocks clocks() const override { return nvml_.clocks(); }
 

@@ -28,6 +28,10 @@ std::byte* allocate_device(const Session& session, std::uint64_t bytes, const st
   return static_cast<std::byte*>(data);
 }
 
+void free_device(const Session& session, void* data) noexcept {
+  if (!session.gave_up()) (void)cudaFree(data);
+}
+
 DeviceBuffer::DeviceBuffer(const SessionPtr& session, std::uint64_t bytes, const std::string& what)
     : session_(session), data_(allocate_device(*session, bytes, what)), bytes_(bytes) {
   session_->own_bytes += bytes_;
@@ -43,7 +47,7 @@ DeviceBuffer& DeviceBuffer::operator=(DeviceBuffer&& other) noexcept {
 
 DeviceBuffer::~DeviceBuffer() {
   if (data_ == nullptr) return;
-  (void)cudaFree(data_);
+  free_device(*session_, data_);
   session_->own_bytes -= bytes_;
 }
 

@@ -17,6 +17,8 @@ namespace refit::cuda {
 /// cudaMalloc. Error(runtime) with what was asked, what is free and what to make smaller.
 [[nodiscard]] std::byte* allocate_device(const Session& session, std::uint64_t bytes,
                                          const std::string& what);
+/// cudaFree, which waits for work under way: not after a wait was given up.
+void free_device(const Session& session, void* data) noexcept;
 [[noreturn]] void fail_memory(const Session& session, std::uint64_t bytes, const std::string& what);
 
 /// Device memory that the backend holds for itself: counted in Session::own_bytes.

@@ -43,54 +43,50 @@ std::uint64_t own_bytes(std::uint64_t given) {
   return bytes > given ? bytes : 0;
 }
 
-/// The next GPU whose memory this one can write, and this one again when it goes.
+/// The next GPU whose memory this one can write, and this one again when it goes. Others may be using it:
+/// what it refuses only means that it is not measured.
 class Peer {
  public:
   explicit Peer(int ordinal) : own_(ordinal) {
     int count = 0;
-    check(cudaGetDeviceCount(&count), "counting GPUs");
+    if (failed(cudaGetDeviceCount(&count))) return;
     for (int step = 1; step < count && ordinal_ == kNone; ++step) {
       int reachable = 0;
       const int other = (ordinal + step) % count;
-      check(cudaDeviceCanAccessPeer(&reachable, ordinal, other), "asking for peer access");
-      if (reachable != 0) ordinal_ = other;
+      if (!failed(cudaDeviceCanAccessPeer(&reachable, ordinal, other)) && reachable != 0) ordinal_ = other;
     }
   }
   Peer(const Peer&) = delete;
   Peer& operator=(const Peer&) = delete;
   ~Peer() {
+    if (enabled_) (void)failed(cudaDeviceDisablePeerAccess(ordinal_));
     if (data_ == nullptr) return;
-    (void)cudaSetDevice(ordinal_);
-    (void)cudaFree(data_);
-    (void)cudaSetDevice(own_);
+    (void)failed(cudaSetDevice(ordinal_));
+    (void)failed(cudaFree(data_));
+    (void)failed(cudaSetDevice(own_));
   }
 
-  /// Null without such a GPU, or where its memory is taken.
+  /// Null without such a GPU, and where it does not let this one in.
   [[nodiscard]] std::byte* allocate(std::uint64_t bytes) {
-    if (ordinal_ == kNone) return nullptr;
-    check(cudaSetDevice(ordinal_), "opening the peer GPU");
-    void* data = nullptr;
-    const cudaError_t answer = cudaMalloc(&data, bytes);
+    if (ordinal_ == kNone || failed(cudaSetDevice(ordinal_))) return nullptr;
+    const bool full = failed(cudaMalloc(&data_, bytes));
     check(cudaSetDevice(own_), "coming back from the peer GPU");
-    if (answer != cudaSuccess) {
-      (void)cudaGetLastError();
-      return nullptr;
-    }
-    const cudaError_t enabled = cudaDeviceEnablePeerAccess(ordinal_, 0);
-    if (enabled == cudaErrorPeerAccessAlreadyEnabled) {
-      (void)cudaGetLastError();
-    } else {
-      check(enabled, "enabling peer access");
-    }
-    data_ = static_cast<std::byte*>(data);
-    return data_;
+    if (full) return nullptr;
+    enabled_ = !failed(cudaDeviceEnablePeerAccess(ordinal_, 0));
+    return enabled_ ? static_cast<std::byte*>(data_) : nullptr;
   }
 
  private:
+  /// Takes the error away, so that no later call finds it.
+  static bool failed(cudaError_t answer) noexcept {
+    if (answer != cudaSuccess) (void)cudaGetLastError();
+    return answer != cudaSuccess;
+  }
   static constexpr int kNone = -1;
   int own_;
   int ordinal_ = kNone;
-  std::byte* data_ = nullptr;
+  void* data_ = nullptr;
+  bool enabled_ = false;
 };
 
 std::vector<double> to_peer(Session& session, const std::byte* from, std::uint64_t bytes) {

@@ -19,14 +19,15 @@ constexpr std::uint64_t kBlock = 2u << 20;
 
 class Shared final : public device::Memory {
  public:
-  Shared(const Session& session, std::uint64_t bytes, const std::string& what)
+  Shared(SessionPtr session, std::uint64_t bytes, const std::string& what)
       // One byte more than none: an empty allocation has a handle, too.
-      : data_(allocate_device(session, align_up(std::max<std::uint64_t>(bytes, 1), kBlock), what)) {
+      : session_(std::move(session)),
+        data_(allocate_device(*session_, align_up(std::max<std::uint64_t>(bytes, 1), kBlock), what)) {
     bytes_ = {data_, bytes};
   }
   Shared(const Shared&) = delete;
   Shared& operator=(const Shared&) = delete;
-  ~Shared() override { (void)cudaFree(data_); }
+  ~Shared() override { free_device(*session_, data_); }
   Handle handle() const override {
     cudaIpcMemHandle_t handle;
     check(cudaIpcGetMemHandle(&handle, data_), "making a CUDA IPC handle");
@@ -35,6 +36,7 @@ class Shared final : public device::Memory {
   MemoryPtr window(std::uint64_t, std::uint64_t) const override { fail_own_window(); }
 
  private:
+  SessionPtr session_;
   std::byte* data_;
 };
 
@@ -51,7 +53,7 @@ class Opened final : public device::Memory {
   Opened& operator=(const Opened&) = delete;
   ~Opened() override {
     session_->drain();  // work that still reads it
-    (void)cudaIpcCloseMemHandle(data_);
+    if (!session_->gave_up()) (void)cudaIpcCloseMemHandle(data_);
     ++session_->handles.closed;
   }
   Handle handle() const override { fail_sent_on(); }
@@ -72,7 +74,7 @@ class Opened final : public device::Memory {
 }  // namespace
 
 MemoryPtr allocate_ipc(const SessionPtr& session, std::uint64_t bytes, const std::string& what) {
-  return std::make_unique<Shared>(*session, bytes, what);
+  return std::make_unique<Shared>(session, bytes, what);
 }
 
 MemoryPtr open_ipc(const SessionPtr& session, const std::string& token, std::uint64_t bytes,

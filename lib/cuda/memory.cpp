@@ -11,24 +11,25 @@ namespace {
 
 class Private final : public device::Memory {
  public:
-  Private(const Session& session, std::uint64_t bytes, const std::string& what)
-      : data_(allocate_device(session, bytes, what)) {
+  Private(SessionPtr session, std::uint64_t bytes, const std::string& what)
+      : session_(std::move(session)), data_(allocate_device(*session_, bytes, what)) {
     bytes_ = {data_, bytes};
   }
   Private(const Private&) = delete;
   Private& operator=(const Private&) = delete;
-  ~Private() override { (void)cudaFree(data_); }
+  ~Private() override { free_device(*session_, data_); }
   Handle handle() const override { fail_runtime("GPU memory of one process was to be sent to another"); }
   MemoryPtr window(std::uint64_t, std::uint64_t) const override { fail_own_window(); }
 
  private:
+  SessionPtr session_;
   std::byte* data_;
 };
 
 }  // namespace
 
 MemoryPtr allocate_private(const SessionPtr& session, std::uint64_t bytes, const std::string& what) {
-  return std::make_unique<Private>(*session, bytes, what);
+  return std::make_unique<Private>(session, bytes, what);
 }
 
 void fail_own_window() {

@@ -14,20 +14,19 @@
 namespace refit::cuda {
 namespace {
 
-constexpr std::chrono::duration<double> kDefaultWait{600};
-constexpr std::chrono::duration<double> kDrainWait{60};
 /// A wait ends within microseconds at first, and leaves the core to others when it turns out to be long.
 constexpr std::chrono::milliseconds kSpin{2};
 constexpr std::chrono::microseconds kNap{50};
 
 }  // namespace
 
-Session::Session(Gpu gpu) : gpu_(std::move(gpu)) {
+Session::Session(Gpu gpu, std::chrono::duration<double> patience)
+    : gpu_(std::move(gpu)), patience_(patience) {
   check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "creating a stream");
 }
 
 Session::~Session() {
-  if (stream_ != nullptr) (void)cudaStreamDestroy(stream_);
+  if (stream_ != nullptr && !gave_up_) (void)cudaStreamDestroy(stream_);
 }
 
 void Session::begin(std::string_view what) {
@@ -39,10 +38,14 @@ void Session::wait(Deadline deadline) {
   const Clock::time_point start = Clock::now();
   for (;;) {
     const cudaError_t answer = cudaStreamQuery(stream_);
-    if (answer == cudaSuccess) break;
+    if (answer == cudaSuccess) {
+      gave_up_ = false;
+      break;
+    }
     if (answer != cudaErrorNotReady) check(answer, last_);
     (void)cudaGetLastError();  // "not ready" would look like the next launch's fault
     if (deadline.passed()) {
+      gave_up_ = true;
       const std::chrono::duration<double> busy = Clock::now() - busy_since_.value_or(start);
       fail_runtime(fmt::format(
           "{} did not finish in time: {}{} still goes on, {:.1f} s after the GPU was idle", gpu_.name(),
@@ -58,7 +61,7 @@ void Session::wait(Deadline deadline) {
 }
 
 void Session::wait() {
-  wait(Deadline::after(kDefaultWait));
+  wait(Deadline::after(patience_));
 }
 
 void Session::read(std::span<std::byte> host, const void* device) {
@@ -71,8 +74,8 @@ void Session::read(std::span<std::byte> host, const void* device) {
 }
 
 void Session::drain() noexcept {
-  const Deadline deadline = Deadline::after(kDrainWait);
-  while (cudaStreamQuery(stream_) == cudaErrorNotReady && !deadline.passed()) {
+  const Deadline deadline = Deadline::after(patience_);
+  while (!gave_up_ && cudaStreamQuery(stream_) == cudaErrorNotReady && !deadline.passed()) {
     std::this_thread::sleep_for(kNap);
   }
   (void)cudaGetLastError();

@@ -19,7 +19,8 @@ namespace refit::cuda {
 
 class Session {
  public:
-  explicit Session(Gpu gpu);
+  /// `patience` bounds every wait that has no deadline of its own.
+  Session(Gpu gpu, std::chrono::duration<double> patience);
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
@@ -35,8 +36,11 @@ class Session {
   void wait(Deadline deadline);
   /// For calls without a deadline of their own.
   void wait();
-  /// The same for destructors: gives up silently.
+  /// The same for destructors: gives up silently, and at once after a wait that failed.
   void drain() noexcept;
+  /// A wait failed: what is freed now would wait for the same work, without a limit. The driver takes
+  /// everything back when this process ends, which it is about to.
+  [[nodiscard]] bool gave_up() const noexcept { return gave_up_; }
 
   /// Copies to the host what is there when everything that was asked for is done.
   void read(std::span<std::byte> host, const void* device);
@@ -46,7 +50,9 @@ class Session {
 
  private:
   Gpu gpu_;
+  std::chrono::duration<double> patience_;
   cudaStream_t stream_ = nullptr;
+  bool gave_up_ = false;
   std::optional<Clock::time_point> busy_since_;
   std::string_view last_ = "waiting for the GPU";
   std::string stage_;

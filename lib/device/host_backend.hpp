@@ -11,7 +11,7 @@
 
 namespace refit::device {
 
-class HostBackend final : public Backend {
+class HostBackend : public Backend {
  public:
   explicit HostBackend(unsigned threads);
   std::unique_ptr<Memory> allocate(std::uint64_t bytes, const std::string& what) override;
@@ -44,7 +44,6 @@ class HostBackend final : public Backend {
   CopySamples measure_copy(std::span<const std::byte> from, std::span<std::byte> to) override;
   double move_to_host(std::uint64_t bytes, bool pinned) override;
   double move_from_host(std::uint64_t bytes, bool pinned) override;
-  void end_moves() override { moves_.reset(); }
   Description describe() const override { return {}; }
   Clocks clocks() const override { return {}; }
 

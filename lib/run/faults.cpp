@@ -272,6 +272,14 @@ struct SlowReceiver : Hooks {
   }
 };
 
+/// A reader whose device does not come to an end.
+struct StuckReceiver : Hooks {
+  double delay_before_reading() override {
+    act();
+    return 8;
+  }
+};
+
 /// A slow reader that says too early that it is done.
 struct SlowReceiverEarlyAcknowledge : SlowReceiver {
   bool acknowledge_before_reading() override { return true; }
@@ -454,8 +462,10 @@ std::unique_ptr<Hooks> make_hooks(std::string_view fault) {
     hooks->plant();
     return hooks;
   }
-  // Circumstances for tests: a refit has to survive the first, and the second shows that it might not have.
+  // Circumstances for tests: a refit survives the first, cannot survive the second, and the third shows that
+  // the first is a danger.
   if (fault == "slow-receiver") return std::make_unique<SlowReceiver>();
+  if (fault == "stuck-receiver") return std::make_unique<StuckReceiver>();
   if (fault == "slow-receiver-early-acknowledge") return std::make_unique<SlowReceiverEarlyAcknowledge>();
   fail_input(fmt::format("unknown fault '{}'", fault));
 }

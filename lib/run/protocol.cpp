@@ -133,6 +133,7 @@ std::string encode_bucket_message(const BucketMessage& message, plan::HandleEnco
   put(out, static_cast<std::uint8_t>(message.announces));
   put(out, message.used_bytes);
   put(out, message.buffer_bytes);
+  put(out, message.memory_bytes);
   put(out, static_cast<std::uint16_t>(message.token.size()));
   out.append(message.token);
   put(out, static_cast<std::uint32_t>(message.handles.size()));
@@ -159,6 +160,7 @@ BucketMessage decode_bucket_message(std::string_view body, plan::HandleEncoding 
   message.announces = cursor.get<std::uint8_t>() != 0;
   message.used_bytes = cursor.get<std::uint64_t>();
   message.buffer_bytes = cursor.get<std::uint64_t>();
+  message.memory_bytes = cursor.get<std::uint64_t>();
   message.token = cursor.take(cursor.get<std::uint16_t>());
   const auto handles = cursor.get<std::uint32_t>();
   if (message.used_bytes > message.buffer_bytes) {

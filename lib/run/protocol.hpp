@@ -77,11 +77,11 @@ class Conversation {
 
 // --- bucket messages
 // ------------------------------------------------------------------------------------------------ u32 slot |
-// u8 announces | u64 used_bytes | u64 buffer_bytes | u16 length and bytes of the slot's token (once for each
-// allocation, with the descriptor if it has one) | u32 number of handles | handles | key list or offset map
-// (plan/wire) A handle is, arguments_only: u64 offset, u64 bytes; with_function: u16 length, the rebuild
-// function's name, u16 length, its arguments as decimal text "(offset, bytes)", as a pickled reduce tuple
-// names its function.
+// u8 announces | u64 used_bytes | u64 buffer_bytes | u64 memory_bytes | u16 length and bytes of the slot's
+// token (once for each allocation, with the descriptor if it has one) | u32 number of handles | handles | key
+// list or offset map (plan/wire) A handle is, arguments_only: u64 offset, u64 bytes; with_function: u16
+// length, the rebuild function's name, u16 length, its arguments as decimal text "(offset, bytes)", as a
+// pickled reduce tuple names its function.
 
 struct BucketHandle {
   std::uint64_t offset = 0, bytes = 0;
@@ -90,8 +90,9 @@ struct BucketHandle {
 struct BucketMessage {
   std::uint32_t slot = 0;
   std::uint64_t used_bytes = 0, buffer_bytes = 0;
-  bool announces = false;  ///< the slot's memory is new: its handle comes with this message
-  std::string_view token;  ///< a view into the message body, or what to send
+  std::uint64_t memory_bytes = 0;  ///< of the allocation that holds the buffer
+  bool announces = false;          ///< the slot's memory is new: its handle comes with this message
+  std::string_view token;          ///< a view into the message body, or what to send
   std::vector<BucketHandle> handles;
   std::string_view keys;  ///< a view into the message body
 };

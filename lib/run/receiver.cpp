@@ -77,7 +77,7 @@ void Receiver::open_slot(const BucketMessage& message, transport::Message& raw) 
     slot.reset();
     transport::UniqueFd fd;
     if (!raw.fds.empty()) fd = std::move(raw.fds.front());
-    slot = backend_.open(std::string(message.token), std::move(fd), message.buffer_bytes, "a staging buffer");
+    slot = backend_.open(std::string(message.token), std::move(fd), message.memory_bytes, "a staging buffer");
   }
   if (slot == nullptr)
     fail_input(fmt::format("a bucket names slot {} before its memory was sent", message.slot));

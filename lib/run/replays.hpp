@@ -1,10 +1,11 @@
 // Work on a bucket that is the same in every refit: prepared once, while memory stays where it is.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <span>
+#include <utility>
 #include <vector>
 
 #include "refit/device/backend.hpp"
@@ -28,13 +29,20 @@ class Replays {
   explicit Replays(std::size_t buckets) : of_(buckets) {}
   /// The bucket's prepared work, or null when there is none for these places.
   [[nodiscard]] const Replay* find(std::size_t bucket, const Places& places) const {
-    const Replay& replay = of_[bucket];
-    return replay.program != nullptr && replay.places == places ? &replay : nullptr;
+    for (const Replay& replay : of_[bucket]) {
+      if (replay.program != nullptr && replay.places == places) return &replay;
+    }
+    return nullptr;
   }
-  const Replay& keep(std::size_t bucket, Replay replay) { return of_[bucket] = std::move(replay); }
+  const Replay& keep(std::size_t bucket, Replay replay) {
+    std::array<Replay, kSets>& kept = of_[bucket];
+    std::swap(kept.front(), kept.back());
+    return kept.front() = std::move(replay);
+  }
 
  private:
-  std::vector<Replay> of_;
+  static constexpr std::size_t kSets = 2;  ///< commit=shadow writes two parameter sets in turn
+  std::vector<std::array<Replay, kSets>> of_;
 };
 
 }  // namespace refit::run

@@ -24,7 +24,7 @@ Sender::Sender(const plan::Plan& plan, const plan::Wire& wire, const plan::Switc
       hooks_(hooks),
       buffers_(backend, switches, wire, ledger),
       scratch_(backend, ledger),
-      next_scales_(backend, ledger),
+      next_scales_{Scratch(backend, ledger), Scratch(backend, ledger)},
       replays_(wire.buckets.size()),
       gathered_(wire.entries.size()),
       quantized_(wire.entries.size()) {
@@ -111,10 +111,12 @@ void Sender::pack_entry(std::uint32_t e, std::byte* to, Stages& stages) {
   stages.add(entry.bytes * 2, 1);
 }
 
-std::byte* Sender::scales_place(std::uint32_t entry, std::uint32_t end, std::span<std::byte> out) {
-  if (entry + 1 < end) return out.data() + wire_.offsets[entry + 1];
+std::byte* Sender::scales_place(std::size_t bucket, std::uint32_t entry, std::span<std::byte> out) {
+  const plan::Bucket& what = wire_.buckets[bucket];
+  if (entry + 1 < what.first_entry + what.entries) return out.data() + wire_.offsets[entry + 1];
   // They travel in the next bucket, and wait for it where nothing overwrites them.
-  std::byte* const kept = next_scales_.reserve(largest_scales_, "scales of the next bucket");
+  std::byte* const kept =
+      next_scales_[bucket % next_scales_.size()].reserve(largest_scales_, "scales of the next bucket");
   quantized_[entry + 1] = kept;
   return kept;
 }
@@ -138,7 +140,7 @@ void Sender::pack_in_one_call(std::size_t bucket, std::span<std::byte> out, Stag
     for (std::uint32_t e = what.first_entry; e < end; ++e) {
       std::byte* const to = out.data() + wire_.offsets[e];
       if (quantized(e) && !wire_.entries[e].scale) {
-        batch_.push_back(quantize_task(e, to, scales_place(e, end, out)));
+        batch_.push_back(quantize_task(e, to, scales_place(bucket, e, out)));
         if (e + 1 < end) ++e;
       } else {
         batch_.push_back(copy_task(e, to));
@@ -161,7 +163,7 @@ void Sender::pack_bucket(std::size_t bucket, std::span<std::byte> out, Stages& s
     std::byte* const to = out.data() + wire_.offsets[e];
     if (quantized(e) && !wire_.entries[e].scale) {
       if (switches_.quantize == plan::Quantize::batched) {
-        batch_.push_back(quantize_task(e, to, scales_place(e, end, out)));
+        batch_.push_back(quantize_task(e, to, scales_place(bucket, e, out)));
         if (batch_.size() >= tensors_per_call(switches_.quantize)) run_batch(stages);
         if (e + 1 < end) ++e;
         continue;
@@ -192,6 +194,7 @@ void Sender::publish(Conversation& generator, std::size_t bucket, BucketBuffers:
   message.slot = buffers_.index_for(bucket);
   message.used_bytes = what.used_bytes;
   message.buffer_bytes = buffers_.slot_bytes();
+  message.memory_bytes = slot.memory->bytes().size();
   message.keys = keys;
   if (switches_.handles == plan::Handles::per_bucket) {
     message.handles.push_back({0, what.used_bytes});

@@ -1,6 +1,7 @@
 // The trainer's half of a staged refit: gather, quantize, pack, publish, wait.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -48,7 +49,7 @@ class Sender {
   void pack_entry(std::uint32_t entry, std::byte* to, Stages& stages);
   void quantize_to_scratch(std::uint32_t entry, Stages& stages);
   void run_batch(Stages& stages);
-  [[nodiscard]] std::byte* scales_place(std::uint32_t entry, std::uint32_t end, std::span<std::byte> out);
+  [[nodiscard]] std::byte* scales_place(std::size_t bucket, std::uint32_t entry, std::span<std::byte> out);
   [[nodiscard]] device::Task copy_task(std::uint32_t entry, std::byte* to) const;
   [[nodiscard]] bool quantized(std::uint32_t entry) const;
   [[nodiscard]] device::Task quantize_task(std::uint32_t entry, std::byte* values, std::byte* scales) const;
@@ -63,8 +64,10 @@ class Sender {
   device::Backend& backend_;
   Hooks& hooks_;
   BucketBuffers buffers_;
-  Scratch scratch_;      ///< a quantized tensor (per-tensor)
-  Scratch next_scales_;  ///< scales of the last tensor of a bucket, which begin the next one
+  Scratch scratch_;  ///< a quantized tensor (per-tensor)
+  /// Scales of the last tensor of a bucket, which begin the next one: buckets take turns, because one launch
+  /// may read what the bucket before left and write what the next one needs.
+  std::array<Scratch, 2> next_scales_;
   std::uint64_t largest_scales_ = 0;
   Replays replays_;
   std::unordered_map<std::string_view, std::uint32_t> source_by_name_;

@@ -70,14 +70,15 @@ BenchSpec decode_spec(std::string_view text) {
     spec.moe_layout = static_cast<plan::MoeLayout>(in.at("moe_layout").get<int>());
     spec.control = decode_switches(in.at("control"));
     spec.treatment = decode_switches(in.at("treatment"));
+    spec.timeout_s = in.at("timeout_s").get<double>();
     const auto kind = device::parse_kind(in.at("backend").get<std::string>());
     const auto transport = device::parse_transport(in.at("transport").get<std::string>());
     if (!kind || !transport) {
       fail_input(fmt::format("the trainer's hello names an unknown backend or transport: {}, {}",
                              in.at("backend").dump(), in.at("transport").dump()));
     }
-    spec.backend = {*kind, *transport, in.at("threads").get<unsigned>(), in.at("device").get<int>()};
-    spec.timeout_s = in.at("timeout_s").get<double>();
+    spec.backend = {*kind, *transport, in.at("threads").get<unsigned>(), in.at("device").get<int>(),
+                    spec.timeout_s};
     spec.fault = in.at("fault").get<std::string>();
     return spec;
   } catch (const Json::exception& error) {

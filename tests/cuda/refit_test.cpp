@@ -85,3 +85,28 @@ TEST_CASE("a sender never reuses a buffer that a slow receiver still reads") {
   spec.fault = "slow-receiver-early-acknowledge";
   CHECK_FALSE(bench(spec).control.verdict.passed());
 }
+
+TEST_CASE("a buffer whose guard lies in a granule of its own is opened whole") {
+  // 2 MiB of buffer and its guard take two granules of cuMemCreate, and the buffer alone would take one.
+  run::BenchSpec spec =
+      spec_with("buffer_size=4MiB,quantize=per-bucket,shuffle=fused", gpu_over(device::Transport::cuda_vmm));
+  CHECK(bench(spec).control.verdict.passed());
+}
+
+TEST_CASE("a GPU that does not finish ends both processes soon, and the message says what goes on") {
+  const auto transport = GENERATE(device::Transport::cuda_ipc, device::Transport::cuda_vmm);
+  run::BenchSpec spec = spec_with("handles=per-tensor", gpu_over(transport));
+  spec.steps = 1;
+  spec.timeout_s = 2;
+  spec.fault = "stuck-receiver";
+  const auto start = Clock::now();
+  std::string reason;
+  try {
+    (void)bench(spec);
+  } catch (const Error& error) {
+    reason = error.what();
+  }
+  CAPTURE(reason);
+  CHECK(reason.find("did not finish in time") != std::string::npos);
+  CHECK(std::chrono::duration<double>(Clock::now() - start).count() < 30);
+}

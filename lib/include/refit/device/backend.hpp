@@ -40,6 +40,7 @@ struct Choice {
   Transport transport = Transport::shm;
   unsigned threads = 1;  ///< of the CPU backend
   int ordinal = 0;       ///< of the GPU
+  double timeout_s = 60;  ///< the longest wait for a GPU in calls that take no deadline
 };
 
 /// What ran: for the report. Unknown numbers are empty.
@@ -147,8 +148,6 @@ class Backend {
   /// every chunk, as a framework's .to("cpu") gets them.
   [[nodiscard]] virtual double move_to_host(std::uint64_t bytes, bool pinned) = 0;
   [[nodiscard]] virtual double move_from_host(std::uint64_t bytes, bool pinned) = 0;
-  /// Frees what the moves hold (they allocate on first use).
-  virtual void end_moves() = 0;
   [[nodiscard]] virtual Description describe() const = 0;
   [[nodiscard]] virtual Clocks clocks() const = 0;
 };

@@ -25,6 +25,7 @@ void Generator::set_up() {
   const transport::Message hello = trainer_.expect(MessageType::hello);
   spec_ = decode_spec(hello.body);
   trainer_.set_timeout(spec_.timeout_s);
+  spec_.backend.timeout_s *= Conversation::kDeviceShare;
   backend_ = make_backend_(spec_.backend);
   hooks_ = make_hooks(spec_.fault);
   arms_.reserve(2);
@@ -47,7 +48,7 @@ void Generator::set_up() {
     ready.handles.push_back({handle.token, handle.fd >= 0});
     if (handle.fd >= 0) fds.push_back(handle.fd);
   }
-  backend_->finish(trainer_.deadline());
+  backend_->finish(trainer_.device_deadline());
   trainer_.send(MessageType::ready, encode(ready), fds);
 }
 
@@ -161,7 +162,7 @@ void Generator::receive_staged(const Arm& arm, const BeginRecord& begin, Stages&
     }
     receiver.bucket(trainer_, std::move(message), stages);
   }
-  receiver.finish(stages, trainer_.deadline());
+  receiver.finish(stages, trainer_.device_deadline());
 }
 
 void Generator::report_failure(const std::string& text) noexcept {

@@ -64,6 +64,11 @@ class Conversation {
   [[nodiscard]] double timeout() const noexcept { return timeout_s_; }
   /// The end of a wait that begins now.
   [[nodiscard]] Deadline deadline() const { return Deadline::after(Seconds(timeout_s_)); }
+  /// The same for a device: it comes first, so that the peer, which waits as long for this side, hears why.
+  [[nodiscard]] Deadline device_deadline() const {
+    return Deadline::after(Seconds(kDeviceShare * timeout_s_));
+  }
+  static constexpr double kDeviceShare = 0.75;
   void set_timeout(double seconds) noexcept { timeout_s_ = seconds; }
 
   [[nodiscard]] std::uint64_t messages() const noexcept { return messages_; }

@@ -146,7 +146,7 @@ void Receiver::bucket(Conversation& trainer, transport::Message raw, Stages& sta
   }
   load(static_cast<std::size_t>(&what - wire_.buckets.data()), bytes, stages);
   stages.enter("synchronize");
-  backend_.finish(trainer.deadline());
+  backend_.finish(trainer.device_deadline());
   stages.enter("open");
   windows.clear();
   stages.enter("load");

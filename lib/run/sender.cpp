@@ -237,7 +237,7 @@ void Sender::run(Conversation& generator, Stages& stages, SenderEvidence* eviden
     const std::span<std::byte> out = slot.memory->bytes().first(buffers_.slot_bytes());
     pack_bucket(b, out, stages);
     stages.enter("synchronize");
-    backend_.finish(generator.deadline());
+    backend_.finish(generator.device_deadline());
     if (hooks_.planted()) {
       with_host_view(backend_, out, [&](std::span<std::byte> host) { hooks_.packed(plan_, wire_, b, host); });
     }

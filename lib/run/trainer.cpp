@@ -84,7 +84,7 @@ void Trainer::update_weights() {
   }
   backend_->update_weights(plan, sources_->bytes(), spec_.seed, ++step_);
   // A refit begins when the weights are there, not while they are being made.
-  backend_->finish(generator_->deadline());
+  backend_->finish(generator_->device_deadline());
 }
 
 std::uint32_t Trainer::set_to_write(std::size_t index) const {
@@ -97,7 +97,7 @@ void Trainer::poison(std::size_t index, std::byte value) {
   backend_->checker().poison(extents, parameters, value);
   // What one arm did to a guard is not the next one's fault.
   backend_->checker().fill_guards(extents, parameters);
-  backend_->finish(generator_->deadline());
+  backend_->finish(generator_->device_deadline());
 }
 
 RefitRecord Trainer::refit(std::size_t index, const Look& look) {
@@ -174,7 +174,7 @@ void Trainer::refit_direct(std::size_t index, bool verify, Stages& stages, Refit
   backend_->run(*program);
   stages.add(arm.plan.floor_bytes(), 1);
   stages.enter("synchronize");
-  backend_->finish(generator_->deadline());
+  backend_->finish(generator_->device_deadline());
 }
 
 void Trainer::finish() {

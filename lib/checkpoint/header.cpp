@@ -139,6 +139,7 @@ class Member {
 };
 
 std::map<std::string, std::string> read_metadata(const Json& value, const std::string& place) {
+  if (value.is_null()) return {};  // what MLX writes for none, and the reference reads as none
   if (!value.is_object()) fail_input(fmt::format("{}: __metadata__ is not an object", place));
   std::map<std::string, std::string> metadata;
   for (const auto& [key, text] : value.items()) {

@@ -15,8 +15,8 @@
 
 namespace refit::checkpoint {
 
-/// Every shard is mapped and checked as SafetensorsFile::open does it, before a tensor can be read. Tensors are
-/// views: they live as long as the object and need not be aligned. Movable, not copyable.
+/// Every shard is mapped and checked as SafetensorsFile::open does it, before a tensor can be read. Tensors
+/// are views: they live as long as the object and need not be aligned. Movable, not copyable.
 class Checkpoint {
  public:
   struct Tensor {
@@ -24,13 +24,14 @@ class Checkpoint {
     std::uint32_t shard = 0;  ///< index into shards()
   };
 
-  /// `path` is a .safetensors file; a directory that holds model.safetensors.index.json, or model.safetensors, or
-  /// exactly one *.safetensors file; or an index file itself. With an index only the shards it names are read, and
-  /// stray files beside them are ignored. Error(input) with file, tensor and reason: what SafetensorsFile::open
-  /// refuses; an index that is no JSON object with a "weight_map" of strings; a shard that is missing (names it
-  /// and the first tensor that it was to hold) or whose name leaves the directory; a tensor that the index names
-  /// and its shard lacks, or that a shard holds and the index does not name or names elsewhere; a tensor in two
-  /// shards; metadata.total_size, where given, that differs from the sum.
+  /// `path` is a .safetensors file; a directory that holds model.safetensors.index.json, or
+  /// model.safetensors, or exactly one *.safetensors file (not one that is named as a shard of several); or
+  /// an index file itself. With an index only the shards it names are read, and stray files beside them are
+  /// ignored. Error(input) with file, tensor and reason: what SafetensorsFile::open refuses; an index that is
+  /// no JSON object with a "weight_map" of strings; a shard that is missing (names it and the first tensor
+  /// that it was to hold) or whose name leaves the directory; a tensor that the index names and its shard
+  /// lacks, or that a shard holds and the index does not name or names elsewhere; a tensor in two shards.
+  /// metadata.total_size is not held against a checkpoint: writers count it in several ways.
   [[nodiscard]] static Checkpoint open(const std::string& path);
   Checkpoint(Checkpoint&&) noexcept;
   Checkpoint& operator=(Checkpoint&&) noexcept;
@@ -49,11 +50,12 @@ class Checkpoint {
   [[nodiscard]] const Tensor* find(const std::string& name) const noexcept;  ///< null when absent
   [[nodiscard]] const Tensor& at(const std::string& name) const;             ///< Error(input) when absent
   [[nodiscard]] std::span<const std::byte> data(const Tensor& tensor) const;
-  /// "FILE: tensor 'NAME'": for messages.
+  /// `FILE: tensor "NAME"`: for messages.
   [[nodiscard]] std::string place(const Tensor& tensor) const;
 
  private:
   Checkpoint() = default;
+  void add_indexed();
   void add(SafetensorsFile shard);
   std::string path_, index_path_;
   std::optional<std::string> directory_;

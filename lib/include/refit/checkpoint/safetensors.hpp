@@ -20,8 +20,7 @@ struct Entry {
 };
 
 /// One mapped file. The file must not shrink while it is open: reading a page that is gone kills the process.
-/// Tensors are views into the mapping: they live as long as the object and need not be
-/// aligned.
+/// Tensors are views into the mapping: they live as long as the object and need not be aligned.
 class SafetensorsFile {
  public:
   /// Maps `path` and checks all of it that the header speaks of, before any large allocation: header length,

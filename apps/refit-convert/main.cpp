@@ -1,0 +1,83 @@
+// refit-convert: checkpoint files from one format and layout to another.
+#include <fmt/format.h>
+
+#include <atomic>
+#include <csignal>
+#include <optional>
+
+#include "common/cli.hpp"
+#include "common/output_file.hpp"
+#include "options.hpp"
+#include "progress.hpp"
+#include "refit/base/bytes.hpp"
+#include "refit/convert/convert.hpp"
+
+namespace refit::apps {
+namespace {
+
+std::atomic<bool> interrupted = false;
+static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler sets it");
+
+/// Ends the conversion between two pieces of work; a second signal ends the program at once. A signal that is
+/// ignored (nohup) stays so.
+void stop_on(int signal) {
+  struct sigaction action {};
+  if (::sigaction(signal, nullptr, &action) != 0 || action.sa_handler == SIG_IGN) return;
+  action.sa_handler = [](int) { interrupted = true; };
+  action.sa_flags = static_cast<int>(SA_RESTART | SA_RESETHAND);
+  ::sigaction(signal, &action, nullptr);
+}
+
+std::string summary(const convert::Report& report) {
+  const convert::Conversion& conversion = report.conversion;
+  std::string text = fmt::format("{}: {} tensors", report.job.destination, conversion.outputs.size());
+  const auto add = [&](convert::Op op, const std::string& what) {
+    if (conversion.count(op) > 0) text += fmt::format(", {} {}", conversion.count(op), what);
+  };
+  add(convert::Op::quantize, fmt::format("quantized ({})", quant::name_of(conversion.quant.rounding)));
+  add(convert::Op::carry, "laid out");
+  add(convert::Op::dequantize, "dequantized");
+  add(convert::Op::cast, "cast to BF16");
+  add(convert::Op::copy, "copied");
+  text += fmt::format("; {} read, {} written, {:.2f} s\n", format_bytes(conversion.source_bytes),
+                      format_bytes(conversion.output_bytes()), report.seconds);
+  for (const std::string& note : conversion.notes) text += fmt::format("note: {}\n", note);
+  return text;
+}
+
+int convert_files(const ConvertOptions& options) {
+  const convert::Job job = job_of(options);
+  std::optional<OutputFile> json;
+  if (options.json) json.emplace(*options.json);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) stop_on(signal);
+  convert::Report report;
+  {
+    ByteBar bar(!options.quiet);
+    report = convert::convert(
+        job, {.progress = [&](std::uint64_t done, std::uint64_t total) { bar.show(done, total); },
+              .stop = [] { return interrupted.load(); }});
+  }
+  for (const std::string& warning : report.conversion.warnings) {
+    write_stderr(fmt::format("refit-convert: warning: {}\n", warning));
+  }
+  if (json) json->write(convert::to_json(report));
+  if (options.quiet) return 0;
+  if (json && json->is_stdout()) {
+    write_stderr(summary(report));
+  } else {
+    write_stdout(summary(report));
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace refit::apps
+
+int main(int argc, char** argv) {
+  using namespace refit::apps;
+  CLI::App app("Converts checkpoint files: to MXFP8 or BF16, and into the layout of an engine.",
+               "refit-convert");
+  ConvertOptions options;
+  add_convert_options(app, options);
+  return run_app(app, argc, argv, [&] { return convert_files(options); });
+}

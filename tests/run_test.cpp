@@ -7,6 +7,8 @@
 
 #include "device/host_backend.hpp"
 #include "refit/base/error.hpp"
+#include "refit/checkpoint/writer.hpp"
+#include "refit/device/weights.hpp"
 #include "refit/run/bench.hpp"
 #include "refit/run/faults.hpp"
 #include "run/arm.hpp"
@@ -14,6 +16,8 @@
 #include "run/protocol.hpp"
 #include "support/backends.hpp"
 #include "support/catch.hpp"
+#include "support/error_of.hpp"
+#include "support/temp_dir.hpp"
 #include "support/tiny_model.hpp"
 
 using namespace refit;
@@ -77,6 +81,41 @@ TEST_CASE("every setting of every switch gives a refit that verifies") {
   CHECK(result.control.verified_refits == 2);
   CHECK(result.control.verdict[verify::Check::layout].bytes == 2 * result.destination_bytes);
   CHECK(result.steps == 2);
+}
+
+TEST_CASE(
+    "weights of a checkpoint are refitted like seeded ones, and what does not fit the model is refused") {
+  const run::BenchSpec seeded = spec_with("pipeline=direct");
+  const plan::Plan plan = run::make_plan(seeded, seeded.control);
+  std::vector<std::byte> weights(plan.source_arena_bytes);
+  ThreadPool pool(2);
+  device::fill_weights(plan, weights, seeded.seed, pool);
+  const auto written = [&](const std::string& path, bool bias_as_bf16) {
+    std::vector<TensorSpec> tensors;
+    for (const plan::Source& source : plan.sources) {
+      tensors.push_back(source.spec);
+      if (bias_as_bf16 && source.kind == model::Kind::router_bias) tensors.back().dtype = DType::bf16;
+    }
+    auto writer = checkpoint::Writer::file(path, tensors, {});
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      writer.write(i, 0, std::span(weights).subspan(plan.sources[i].offset, tensors[i].bytes()));
+    }
+    writer.commit();
+  };
+  const TempDir directory;
+  run::BenchSpec spec = seeded;
+  spec.checkpoint = directory.path("model.safetensors");
+  written(spec.checkpoint, false);
+  const run::BenchResult result = bench(spec);
+  CHECK(result.control.verdict.passed());
+  CHECK(result.control.parameters_digest == bench(seeded).control.parameters_digest);
+
+  spec.checkpoint = directory.path("bias.safetensors");
+  written(spec.checkpoint, true);
+  check_input_error([&] { (void)bench(spec); }, "bias.safetensors", "e_score_correction_bias",
+                    "is BF16, and F32");
+  spec.checkpoint = directory.path("absent.safetensors");
+  check_input_error([&] { (void)bench(spec); }, "absent.safetensors");
 }
 
 TEST_CASE("the tasks of one launch may run in any order") {

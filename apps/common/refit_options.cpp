@@ -41,6 +41,9 @@ void add_refit_options(CLI::App& app, RefitOptions& options) {
       ->type_name("NAME|FILE");
   app.add_option("--model", options.model, "A model of your own instead: one rank, usual switches")
       ->type_name("DIR|config.json");
+  app.add_option("--checkpoint", options.checkpoint,
+                 "Real weights for the trainer; without --scenario and --model its config.json is the model")
+      ->type_name("DIR|FILE");
   app.add_option("--control", options.control, "Switches of the control arm, over the scenario's")
       ->type_name("K=V,..");
   app.add_option("--treatment", options.treatment, "Switches of the treatment arm, over the scenario's")
@@ -87,13 +90,16 @@ void add_refit_options(CLI::App& app, RefitOptions& options) {
 }
 
 scenario::Scenario chosen_scenario(const RefitOptions& options) {
-  if (options.scenario.empty() == options.model.empty()) {
+  const bool from_checkpoint =
+      options.scenario.empty() && options.model.empty() && !options.checkpoint.empty();
+  if (options.scenario.empty() == options.model.empty() && !from_checkpoint) {
     fail_input(
         "give either --scenario NAME|FILE or --model DIR|config.json (refit-bench --list shows the "
         "scenarios)");
   }
-  scenario::Scenario scenario = options.model.empty() ? scenario::find_scenario(options.scenario)
-                                                      : scenario::model_scenario(options.model);
+  scenario::Scenario scenario = !options.scenario.empty() ? scenario::find_scenario(options.scenario)
+                                : from_checkpoint         ? scenario::model_scenario(options.checkpoint)
+                                                          : scenario::model_scenario(options.model);
   if (!options.recipe.empty()) {
     scenario.recipe = model::parse_recipe(options.recipe);
     if (!scenario.recipe) {

@@ -15,6 +15,7 @@ namespace refit::apps {
 
 struct RefitOptions {
   std::string scenario, model;
+  std::string checkpoint;             ///< weights of the first step; empty: seeded
   std::string control, treatment;     ///< "k=v,.."
   std::string recipe, moe_layout;     ///< empty: the scenario's
   std::optional<std::string> ignore;  ///< "WORD,WORD"; empty text clears the scenario's list

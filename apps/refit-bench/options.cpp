@@ -67,6 +67,7 @@ void check(const BenchOptions& options) {
 
 void set_run(const BenchOptions& options, run::BenchSpec& spec) {
   if (!options.host_traffic) spec.host_traffic = {};
+  spec.checkpoint = options.refit.checkpoint;
   spec.seed = options.refit.seed;
   spec.steps = options.steps;
   spec.warmup = warmup_of(options);

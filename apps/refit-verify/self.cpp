@@ -47,6 +47,7 @@ run::BenchSpec one_verified_step(const scenario::Scenario& scenario, const Refit
   spec.control_alone = true;
   spec.steps = 1;
   spec.warmup = 0;
+  spec.checkpoint = options.checkpoint;
   spec.seed = options.seed;
   spec.timeout_s = options.timeout_s;
   spec.verify = run::VerifyWhen::first;

@@ -103,6 +103,7 @@ OrderedJson settings_json(const run::BenchSpec& spec) {
           {"time_budget_s", number(spec.time_budget_s)},
           {"timeout_s", number(spec.timeout_s)},
           {"seed", spec.seed},
+          {"checkpoint", known(spec.checkpoint)},
           {"backend", std::string(device::name_of(spec.backend.kind))},
           {"transport", std::string(device::name_of(spec.backend.transport))},
           {"threads", spec.backend.threads},

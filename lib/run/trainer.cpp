@@ -8,6 +8,7 @@
 
 #include "refit/base/digest.hpp"
 #include "refit/base/error.hpp"
+#include "run/first_weights.hpp"
 #include "run/host_view.hpp"
 #include "run/spec_codec.hpp"
 
@@ -26,7 +27,7 @@ Trainer::Trainer(const BenchSpec& spec, std::unique_ptr<device::Backend> backend
   arms_.emplace_back(spec, spec.treatment);
   const plan::Plan& plan = arms_[kControl].plan;
   sources_ = backend_->allocate(plan.source_arena_bytes, "the trainer's weights");
-  backend_->fill_weights(plan, sources_->bytes(), spec.seed);
+  make_first_weights(spec, plan, *backend_, sources_->bytes());
   backend_->checker().fill_guards(verify::source_extents(plan), sources_->bytes());
   start_generator();
   for (std::size_t a = 0; a < arms_.size(); ++a) {

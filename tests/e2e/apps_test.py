@@ -1,14 +1,20 @@
 """The programs as a user meets them: arguments, exit codes, output, killed processes, full disks."""
 import functools
+import hashlib
 import json
+import math
 import os
 import pathlib
+import random
+import re
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
 import time
 import unittest
+import xml.etree.ElementTree
 
 BIN = pathlib.Path(os.environ["REFIT_BIN"])
 TESTS = pathlib.Path(os.environ["REFIT_TESTS"])
@@ -86,7 +92,7 @@ class Arguments(unittest.TestCase):
             self.assertIn(word, done.stderr)
 
     def test_help_and_version_answer_on_standard_output(self):
-        for app in ("refit-bench", "refit-verify"):
+        for app in ("refit-bench", "refit-convert", "refit-verify"):
             for option in ("--help", "--version"):
                 done = run(app, option)
                 self.assertEqual(done.returncode, 0, done.stderr)
@@ -251,9 +257,9 @@ class DryRun(unittest.TestCase):
         self.assertIn("1856", done.stderr)
 
 
-def validate(test, path):
+def validate(test, path, schema=SCHEMA):
     script = TESTS.parent / "scripts/validate-json"
-    done = subprocess.run([sys.executable, script, SCHEMA, path], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, script, schema, path], capture_output=True, text=True)
     if done.returncode == 77:
         test.skipTest(done.stderr.strip() or "jsonschema is not installed")
     test.assertEqual(done.returncode, 0, done.stdout + done.stderr)
@@ -457,6 +463,632 @@ class Deaths(unittest.TestCase):
         process.communicate(timeout=60)
         self.assertNotEqual(process.returncode, 0)
         wait_until(lambda: not generators(), 60, "the end of the generator")
+
+
+DTYPE_BYTES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "F8_E4M3": 1, "F8_E5M2": 1, "F8_E8M0": 1,
+               "I64": 8, "I32": 4, "I16": 2, "I8": 1, "U64": 8, "U32": 4, "U16": 2, "U8": 1, "BOOL": 1}
+
+
+def write_tensors(path, tensors):
+    """tensors: name -> (dtype, shape, bytes), written one after the other."""
+    header, end = {}, 0
+    for name, (dtype, shape, data) in tensors.items():
+        assert len(data) == DTYPE_BYTES[dtype] * math.prod(shape), name
+        header[name] = {"dtype": dtype, "shape": list(shape), "data_offsets": [end, end + len(data)]}
+        end += len(data)
+    text = json.dumps(header).encode()
+    with open(path, "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text)
+        for _, _, data in tensors.values():
+            file.write(data)
+
+
+def read_file_tensors(path):
+    raw = pathlib.Path(path).read_bytes()
+    begin = 8 + struct.unpack("<Q", raw[:8])[0]
+    header = json.loads(raw[8:begin])
+    metadata = header.pop("__metadata__", {})
+    return {name: (entry["dtype"], entry["shape"], raw[begin + entry["data_offsets"][0]:begin + entry["data_offsets"][1]])
+            for name, entry in header.items()}, metadata
+
+
+def read_tensors(path):
+    """Of a file, or of all files of a directory."""
+    path = pathlib.Path(path)
+    tensors = {}
+    for file in sorted(path.glob("*.safetensors")) if path.is_dir() else [path]:
+        tensors.update(read_file_tensors(file)[0])
+    return tensors
+
+
+def ordinary_bf16(count, seed):
+    """BF16 patterns of both signs with magnitudes from 2^-13 to 2^-5."""
+    bits = random.Random(seed).randbytes(2 * count)
+    return b"".join(struct.pack("<H", (word & 0x83FF) + 0x3900) for (word,) in struct.iter_unpack("<H", bits))
+
+
+def moe_tensors(config):
+    """Names and shapes of a Qwen3-MoE."""
+    hidden, width, heads = config["hidden_size"], config["moe_intermediate_size"], config["num_attention_heads"]
+    head, kv = config["head_dim"], config["num_key_value_heads"]
+    yield "model.embed_tokens.weight", [config["vocab_size"], hidden]
+    for layer in range(config["num_hidden_layers"]):
+        prefix = f"model.layers.{layer}."
+        for name, shape in (("q_proj", [heads * head, hidden]), ("k_proj", [kv * head, hidden]),
+                            ("v_proj", [kv * head, hidden]), ("o_proj", [hidden, heads * head]),
+                            ("q_norm", [head]), ("k_norm", [head])):
+            yield f"{prefix}self_attn.{name}.weight", shape
+        yield prefix + "mlp.gate.weight", [config["num_experts"], hidden]
+        for expert in range(config["num_experts"]):
+            for name, shape in (("gate_proj", [width, hidden]), ("up_proj", [width, hidden]), ("down_proj", [hidden, width])):
+                yield f"{prefix}mlp.experts.{expert}.{name}.weight", shape
+        yield prefix + "input_layernorm.weight", [hidden]
+        yield prefix + "post_attention_layernorm.weight", [hidden]
+    yield "model.norm.weight", [hidden]
+    yield "lm_head.weight", [config["vocab_size"], hidden]
+
+
+def write_moe(folder, without=(), **changes):
+    """A checkpoint of two shards with an index, in the shape of the tiny model of the cases."""
+    config = json.loads((TESTS / "cases/configs/tiny-Qwen3-MoE/config.json").read_text()) | changes
+    folder = pathlib.Path(folder)
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "tokenizer.json").write_text('{"version": "1.0"}\n')
+    tensors = {name: ("BF16", shape, ordinary_bf16(math.prod(shape), name))
+               for name, shape in moe_tensors(config) if name not in without}
+    names = list(tensors)
+    index = {}
+    for number, part in enumerate((names[::2], names[1::2]), 1):
+        file = f"model-{number:05}-of-00002.safetensors"
+        write_tensors(folder / file, {name: tensors[name] for name in part})
+        index.update({name: file for name in part})
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": index}))
+    return tensors
+
+
+def rows_of(tensor, begin, end):
+    dtype, shape, data = tensor
+    size = DTYPE_BYTES[dtype] * math.prod(shape[1:])
+    return data[begin * size:end * size]
+
+
+def columns_of(tensor, begin, end):
+    dtype, (rows, cols), data = tensor
+    size = DTYPE_BYTES[dtype]
+    return b"".join(data[(row * cols + begin) * size:(row * cols + end) * size] for row in range(rows))
+
+
+class Convert(unittest.TestCase):
+    PRODUCERS = {"flashinfer": "fi_cute_v0613", "flashinfer-cuda": "fi_cuda_v0613", "torchao-rceil": "ao_rceil",
+                 "torchao-floor": "ao_floor", "torchao-even": "ao_even", "torchao-ceil": "ao_ceil",
+                 "vllm-floor": "vllm_floor"}
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.src, self.dst = self.folder / "src.safetensors", self.folder / "dst.safetensors"
+
+    def convert(self, *arguments, src=None, dst=None):
+        """Converts, replacing what an earlier call made, and returns the tensors."""
+        src, dst = src or self.src, dst or self.dst
+        done = run("refit-convert", src, dst, "--force", "--quiet", *arguments)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.stdout, "")
+        self.warned = done.stderr
+        return read_tensors(dst)
+
+    def refused(self, *words, arguments=(), src=None, dst=None, code=2):
+        src, dst = src or self.src, dst or self.dst
+        before = sorted(os.listdir(self.folder))
+        done = run("refit-convert", src, dst, *arguments)
+        self.assertEqual(done.returncode, code, done.stderr)
+        self.assertEqual(done.stdout, "")
+        self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+        for word in words:
+            self.assertIn(str(word), done.stderr)
+        self.assertEqual(sorted(os.listdir(self.folder)), before)
+
+    # Golden vectors of other projects.
+
+    def test_every_rounding_gives_its_producers_bytes(self):
+        golden, _ = read_file_tensors(TESTS / "golden/quantize_cases.safetensors")
+        cases = {name.removesuffix(".input"): tensor for name, tensor in golden.items() if name.endswith(".input")}
+        write_tensors(self.src, {f"{case}.weight": ("BF16", shape, data) for case, (_, shape, data) in cases.items()})
+        for rounding, producer in self.PRODUCERS.items():
+            made = self.convert("--rounding", rounding, "--non-finite", "as-producer")
+            compared = 0
+            for case in cases:
+                if f"{case}.scale.{producer}" not in golden:
+                    continue
+                with self.subTest(rounding=rounding, case=case):
+                    elements = golden.get(f"{case}.q.{producer}") or golden[f"{case}.q.fi_cute_v0613"]
+                    dtype, shape, data = made[f"{case}.weight"]
+                    self.assertEqual((dtype, shape), ("F8_E4M3", cases[case][1]))
+                    self.assertEqual(data, elements[2])
+                    dtype, shape, data = made[f"{case}.weight_scale"]
+                    self.assertEqual((dtype, shape), ("U8", cases[case][1][:-1] + [cases[case][1][-1] // 32]))
+                    self.assertEqual(data, golden[f"{case}.scale.{producer}"][2])
+                    compared += 1
+            self.assertGreaterEqual(compared, 6)
+
+    def test_scale_byte_1_is_nemo_rls(self):
+        golden, _ = read_file_tensors(TESTS / "golden/quantize_cases.safetensors")
+        for case in ("nemo2d", "nemo3d", "nemo_k32"):
+            _, shape, data = golden[f"{case}.input"]
+            write_tensors(self.src, {"weight": ("BF16", shape, data)})
+            made = self.convert("--zero-scale", "one")
+            self.assertEqual(made["weight"][2], golden[f"{case}.q"][2])
+            self.assertEqual(made["weight_scale"][2], golden[f"{case}.scale"][2])
+
+    def test_every_pattern_of_the_sweep_is_quantized_as_its_producer_does(self):
+        below = [0, 1, 2, 3, 5, 8, 13, 16, 21, 32, 34, 48, 55, 64, 89, 96, 128, 144, 233, 256, 377, 512, 610, 768, 987,
+                 1150, 1400, 1600, 1850, 2100, 2304]
+        blocks = bytearray()
+        for p in (p for p in range(65536) if bin(p).count("1") % 2 == 0):
+            block = [0] * 32
+            for t in range(32):
+                block[(t + p) % 32] = max((p & 0x7FFF) - below[t - 1], 0) | ((p >> t % 7 ^ t) & 1) << 15 if t else p
+            blocks += struct.pack("<32H", *block)
+        _, metadata = read_file_tensors(TESTS / "golden/quantize_sweep.safetensors")
+        self.assertEqual(hashlib.sha256(blocks).hexdigest(), metadata["sweep.input_sha256"])
+        hashes = json.loads(metadata["sweep.hashes"])
+        write_tensors(self.src, {"weight": ("BF16", [32768, 32], bytes(blocks))})
+        for rounding, producer in self.PRODUCERS.items():
+            with self.subTest(rounding=rounding):
+                made = self.convert("--rounding", rounding, "--non-finite", "as-producer")
+                digests = {hashlib.sha256(made[name][2]).hexdigest() for name in ("weight", "weight_scale")}
+                self.assertLessEqual(digests, set(re.findall("[0-9a-f]{64}", json.dumps(hashes[producer]))))
+
+    def test_tiled_scales_are_those_of_vllm_and_flashinfer(self):
+        golden, _ = read_file_tensors(TESTS / "golden/scale_swizzle.safetensors")
+        cases = [name.removeprefix("in.") for name in golden if name.startswith("in.")]
+        self.assertGreater(len(cases), 3)
+        source = {}
+        for case in cases:
+            _, shape, data = golden[f"in.{case}"]
+            values = shape[:-1] + [shape[-1] * 32]
+            source[f"{case}.weight"] = ("F8_E4M3", values, bytes(math.prod(values)))
+            source[f"{case}.weight_scale"] = ("U8", shape, data)
+        write_tensors(self.src, source)
+        made = self.convert("--layout", "linear-128x4")
+        for case in cases:
+            with self.subTest(case=case):
+                self.assertEqual(made[f"{case}.weight_scale"][2], golden[f"out.{case}"][2])
+
+    def test_shuffled_experts_are_those_of_nemo_rl(self):
+        golden, _ = read_file_tensors(TESTS / "golden/moe_shuffle.safetensors")
+        tags = sorted({name.split(".in.")[0] for name in golden if ".in." in name})
+        self.assertEqual(len(tags), 2)
+        for tag in tags:
+            w13, w2 = golden[f"{tag}.in.w13"], golden[f"{tag}.in.w2"]
+            experts, rows, hidden = w13[1]
+            width = w2[1][2]
+            parts = {"gate_proj": 0, "up_proj": width} if rows == 2 * width else {"up_proj": 0}
+            source = {}
+            for expert in range(experts):
+                def take(name, begin, count, shape):
+                    whole = golden[f"{tag}.in.{name}"]
+                    flat = ("U8", [whole[1][0] * whole[1][1], whole[1][2]], whole[2])
+                    return rows_of(flat, expert * whole[1][1] + begin, expert * whole[1][1] + begin + count)
+                prefix = f"model.layers.0.mlp.experts.{expert}."
+                for part, begin in parts.items():
+                    source[f"{prefix}{part}.weight"] = ("F8_E4M3", [width, hidden], take("w13", begin, width, None))
+                    source[f"{prefix}{part}.weight_scale"] = (
+                        "U8", [width, hidden // 32], take("w13_scale", begin, width, None))
+                source[prefix + "down_proj.weight"] = ("F8_E4M3", [hidden, width], take("w2", 0, hidden, None))
+                source[prefix + "down_proj.weight_scale_from_checkpoint"] = (
+                    "F8_E8M0", [hidden, width // 32], take("w2_scale", 0, hidden, None))
+            write_tensors(self.src, source)
+            made = self.convert("--layout", "flashinfer-trtllm")
+            with self.subTest(tag=tag):
+                for name, golden_name in (("w13_weight", "w13"), ("w13_weight_scale", "w13_scale"), ("w2_weight", "w2"),
+                                          ("w2_weight_scale", "w2_scale")):
+                    expected = golden[f"{tag}.out.{golden_name}"]
+                    self.assertEqual(made.pop(f"model.layers.0.mlp.experts.{name}")[1:], expected[1:])
+                self.assertEqual(made, {})
+
+    # The case files.
+
+    def test_broken_case_files_are_refused_by_name(self):
+        for name in ("header_len_huge", "truncated_data", "overlapping_offsets", "shape_vs_offsets"):
+            with self.subTest(name=name):
+                self.refused(name + ".safetensors", src=TESTS / f"cases/st/{name}.safetensors")
+
+    def test_a_missing_shard_is_refused_with_its_name_and_tensor(self):
+        self.refused("model-00002-of-00002.safetensors", "lm_head.weight", src=TESTS / "cases/index/missing_shard",
+                     dst=self.folder / "out")
+
+    def test_odd_but_valid_files_keep_every_byte(self):
+        for name in ("valid_zero_size_and_empty_metadata", "valid_misaligned_mixed_dtype", "router_bias_fp32"):
+            source = read_tensors(TESTS / f"cases/st/{name}.safetensors")
+            for arguments in (("--ignore", "*"), ("--format", "bf16", "--ignore", "*"), ("--recipe", "none")):
+                with self.subTest(name=name, arguments=arguments):
+                    self.assertEqual(self.convert(*arguments, src=TESTS / f"cases/st/{name}.safetensors"), source)
+
+    def test_a_router_bias_stays_fp32(self):
+        src = TESTS / "cases/st/router_bias_fp32.safetensors"
+        biases = {name: tensor for name, tensor in read_tensors(src).items() if tensor[0] == "F32"}
+        self.assertEqual(len(biases), 1)
+        for form in ("mxfp8", "bf16"):
+            made = self.convert("--format", form, src=src)
+            for name, tensor in biases.items():
+                self.assertEqual(made[name], tensor)
+
+    def test_rounding_boundaries_are_those_of_the_table(self):
+        src = TESTS / "cases/st/mxfp8_scale_boundaries.safetensors"
+        up = self.convert("--select", "*", "--rounding", "torchao-rceil", src=src)
+        down = self.convert("--select", "*", "--rounding", "torchao-floor", src=src)
+        self.assertEqual(list(up["blocks_scale"][2]), [0, 127, 128, 128, 128, 119, 120, 127, 127, 127, 113])
+        self.assertEqual(list(down["blocks_scale"][2]), [0, 127, 127, 127, 128, 119, 119, 127, 127, 127, 112])
+        tiled = self.convert("--select", "*", "--layout", "linear-128x4", src=src)["k96_rows130_scale"]
+        self.assertEqual(tiled[:2], ("U8", [256 * 4]))
+        self.assertEqual(tiled[2].count(0), 256 * 4 - 130 * 3)
+
+    # Sources of every kind.
+
+    def test_every_dtype_is_copied_when_it_is_no_weight(self):
+        source = {f"t.{dtype}": (dtype, [3, 5], bytes(range(1, 15 * size + 1))) for dtype, size in DTYPE_BYTES.items()}
+        source["t.scalar"] = ("F32", [], b"abcd")
+        write_tensors(self.src, source)
+        for arguments in ((), ("--layout", "linear-128x4"), ("--layout", "flashinfer-trtllm")):
+            self.assertEqual(self.convert(*arguments), source)
+
+    def test_fp32_and_fp16_go_through_bf16(self):
+        exact = {"F32": lambda v: struct.pack("<f", v), "F16": lambda v: struct.pack("<e", v)}
+        # 1 + 2^-8 is a tie between two BF16 values, 1 + 3 * 2^-8 another, 65504 the largest half.
+        values = [1 + 2**-8, -(1 + 3 * 2**-8), 65504.0, 2.0**-24, 0.0, -0.0, 0.333251953125, 1 + 2**-10] * 8
+        bits = [0x3F80, 0xBF82, 0x4780, 0x3380, 0x0000, 0x8000, 0x3EAB, 0x3F80] * 8
+        bf16 = struct.pack("<64H", *bits)
+        write_tensors(self.src, {"weight": ("BF16", [2, 32], bf16)})
+        expected = self.convert()
+        for dtype, pack in exact.items():
+            with self.subTest(dtype=dtype):
+                write_tensors(self.src, {"weight": (dtype, [2, 32], b"".join(map(pack, values)))})
+                self.assertEqual(self.convert(), expected)
+                self.assertEqual(self.convert("--format", "bf16"), {"weight": ("BF16", [2, 32], bf16)})
+
+    def test_an_mxfp8_source_is_laid_out_and_dequantized(self):
+        values, scales = bytes(range(256)) * 2, bytes([0, 1, 127, 254, 120, 130, 255, 7] * 2)
+        for suffix, dtype in (("_scale", "U8"), ("_scale_from_checkpoint", "F8_E8M0")):
+            write_tensors(self.src, {"a.weight": ("F8_E4M3", [8, 64], values), "a.weight" + suffix: (dtype, [8, 2], scales),
+                                     "b.weight": ("BF16", [1, 32], bytes(64))})
+            made = self.convert("--scale-suffix", "_s")
+            self.assertEqual(made, {"a.weight": ("F8_E4M3", [8, 64], values), "a.weight_s": ("U8", [8, 2], scales),
+                                    "b.weight": ("BF16", [1, 32], bytes(64))})
+            dtype, shape, data = self.convert("--format", "bf16")["a.weight"]
+            self.assertEqual((dtype, shape), ("BF16", [8, 64]))
+            words = struct.unpack("<512H", data)
+            # Element i is byte i. Scales of the first blocks: 2^-127, 2^-126, 1, 2^127.
+            expected = {0x08: 0x0001,   # 2^-133, the least BF16
+                        0x04: 0x0000,   # half of that: a tie, to even
+                        0x0C: 0x0002,   # one and a half: a tie, to even
+                        0x38: 0x0080,   # 1 * 2^-126
+                        0x40: 0x4000,   # 2
+                        0x7E: 0x7F80}   # 448 * 2^127
+            self.assertEqual({i: words[i] for i in expected}, expected)
+
+    def test_scales_that_are_missing_or_of_another_shape_are_refused(self):
+        write_tensors(self.src, {"a.weight": ("F8_E4M3", [2, 64], bytes(128))})
+        self.refused("a.weight", "scales")
+        write_tensors(self.src, {"a.weight": ("F8_E4M3", [2, 64], bytes(128)), "a.weight_scale": ("U8", [512], bytes(512))})
+        self.refused("a.weight_scale", "[512]", "[2, 2]")
+
+    # Directories.
+
+    def test_a_directory_becomes_a_checkpoint_that_vllm_reads(self):
+        source = write_moe(self.folder / "src")
+        (self.folder / "src/stray.safetensors").write_bytes(b"no checkpoint")
+        out = self.folder / "out"
+        made = self.convert("--shard-size", "1MiB", src=self.folder / "src", dst=out)
+        experts = {name for name in source if ".experts." in name}
+        self.assertEqual(set(made), set(source) | {name + "_scale" for name in experts})
+        for name, tensor in source.items():
+            if name not in experts:
+                self.assertEqual(made[name], tensor)
+        index = json.loads((out / "model.safetensors.index.json").read_text())
+        self.assertEqual(set(index["weight_map"]), set(made))
+        self.assertGreater(len(set(index["weight_map"].values())), 3)
+        self.assertEqual((out / "tokenizer.json").read_text(), '{"version": "1.0"}\n')
+        self.assertFalse((out / "stray.safetensors").exists())
+        config = json.loads((out / "config.json").read_text())
+        quantization = config.pop("quantization_config")
+        self.assertEqual(config, json.loads((self.folder / "src/config.json").read_text()))
+        self.assertEqual({key: quantization[key] for key in ("quant_method", "quant_algo")},
+                         {"quant_method": "modelopt", "quant_algo": "MXFP8"})
+        for module in ("lm_head", "model.layers.0.mlp.gate", "model.layers.3.self_attn.q_proj"):
+            self.assertIn(module, quantization["ignore"])
+        for module in quantization["ignore"]:
+            self.assertNotIn("experts", module)
+        self.assertEqual(self.warned, "")
+
+    def test_recipes_selections_and_ignored_names_choose(self):
+        source = write_moe(self.folder / "src", num_hidden_layers=1)
+
+        def quantized(*arguments):
+            made = self.convert(*arguments, src=self.folder / "src", dst=self.folder / "out")
+            return {name for name in source if made[name][0] == "F8_E4M3"}
+        experts = {name for name in source if ".experts." in name}
+        attention = {f"model.layers.0.self_attn.{x}_proj.weight" for x in "qkvo"}
+        self.assertEqual(quantized(), experts)
+        self.assertEqual(quantized("--recipe", "all-linear"), experts | attention)
+        self.assertEqual(quantized("--recipe", "none"), set())
+        self.assertEqual(quantized("--recipe", "all-linear", "--ignore", "q_proj", "*.experts.*"),
+                         attention - {"model.layers.0.self_attn.q_proj.weight"})
+        self.assertEqual(quantized("--select", "model.layers.?.self_attn.k*"), {"model.layers.0.self_attn.k_proj.weight"})
+        self.refused("nothing_like_it", arguments=("--select", "nothing_like_it"), src=self.folder / "src",
+                     dst=self.folder / "new")
+
+    def test_what_the_model_has_and_the_source_lacks(self):
+        write_moe(self.folder / "src", without={"model.norm.weight"})
+        self.convert(src=self.folder / "src", dst=self.folder / "out")
+        self.assertIn("model.norm.weight", self.warned)
+        write_moe(self.folder / "less", without={"model.layers.2.mlp.experts.5.up_proj.weight"})
+        self.refused("model.layers.2.mlp.experts.5.up_proj.weight", src=self.folder / "less", dst=self.folder / "new")
+
+    def test_ranks_together_are_the_whole(self):
+        source = write_moe(self.folder / "src", num_hidden_layers=1)
+        whole = self.convert("--recipe", "all-linear", src=self.folder / "src", dst=self.folder / "whole")
+        config = json.loads((self.folder / "src/config.json").read_text())
+        rows = ("q_proj", "k_proj", "v_proj", "gate_proj", "up_proj", "embed_tokens", "lm_head")
+        for size in (2, 4):
+            for rank in range(size):
+                made = self.convert("--recipe", "all-linear", "--tp-size", str(size), "--tp-rank", str(rank),
+                                    src=self.folder / "src", dst=self.folder / "part")
+                self.assertEqual(set(made), set(whole))
+                for name, tensor in whole.items():
+                    module = name.split(".")[-2]
+                    dtype, shape, data = tensor
+                    expected = data
+                    if module in ("k_proj", "v_proj") and size > config["num_key_value_heads"]:
+                        head = rank // (size // config["num_key_value_heads"])
+                        expected = rows_of(tensor, head * config["head_dim"], (head + 1) * config["head_dim"])
+                    elif module in rows:
+                        expected = rows_of(tensor, shape[0] // size * rank, shape[0] // size * (rank + 1))
+                    elif module in ("o_proj", "down_proj"):
+                        expected = columns_of(tensor, shape[1] // size * rank, shape[1] // size * (rank + 1))
+                    self.assertEqual(made[name][2], expected, (size, rank, name))
+        self.refused("4 attention heads", "3", arguments=("--tp-size", "3"), src=self.folder / "src", dst=self.folder / "new")
+        self.refused("down_proj.weight", "16", "32", arguments=("--tp-size", "8", "--tp-rank", "7"),
+                     src=self.wide_heads(), dst=self.folder / "new")
+        write_tensors(self.src, {"weight": source["lm_head.weight"]})
+        self.refused("--tp-size 2", "config.json", arguments=("--tp-size", "2"))
+        self.refused("--tp-rank 2", arguments=("--tp-size", "2", "--tp-rank", "2"), src=self.folder / "src",
+                     dst=self.folder / "new")
+
+    def wide_heads(self):
+        write_moe(self.folder / "wide", num_hidden_layers=1, num_attention_heads=8, num_key_value_heads=8, head_dim=32)
+        return self.folder / "wide"
+
+    def test_a_rank_laid_out_is_the_layout_of_the_rank(self):
+        write_moe(self.folder / "src", num_hidden_layers=1, moe_intermediate_size=256)
+        rank = ("--tp-size", "2", "--tp-rank", "1")
+        self.convert(*rank, "--zero-scale", "one", src=self.folder / "src", dst=self.folder / "rank")
+        directly = self.convert(*rank, "--layout", "flashinfer-trtllm", src=self.folder / "src", dst=self.folder / "a")
+        later = self.convert("--layout", "flashinfer-trtllm", src=self.folder / "rank", dst=self.folder / "b")
+        self.assertEqual(directly, later)
+        self.assertEqual(directly["model.layers.0.mlp.experts.w13_weight"][:2], ("F8_E4M3", [8, 256, 256]))
+
+    # What goes wrong.
+
+    def test_non_finite_weights_are_refused_by_tensor_and_index(self):
+        data = bytearray(ordinary_bf16(300 * 64, 1))
+        struct.pack_into("<H", data, 2 * (217 * 64 + 5), 0xFF80)
+        write_tensors(self.src, {"a.weight": ("BF16", [300, 64], bytes(data))})
+        self.refused(self.src, "a.weight", "[217, 5]", "-inf")
+        self.convert("--non-finite", "as-producer")
+        self.dst.unlink()
+        write_tensors(self.src, {"a.weight": ("F32", [1, 32], struct.pack("<f", 3.4e38) + bytes(124))})
+        self.refused("[0, 0]", "infinite in BF16")
+
+    def test_shapes_that_do_not_divide_are_refused_with_numbers(self):
+        write_tensors(self.src, {"a.weight": ("BF16", [64, 48], bytes(64 * 96))})
+        self.refused("a.weight", "48", "32", arguments=("--select", "a.weight"))
+        self.assertEqual(self.convert()["a.weight"][0], "BF16")
+        write_moe(self.folder / "src", num_hidden_layers=1, moe_intermediate_size=96)
+        self.refused("w13_weight", "192", "128", arguments=("--layout", "flashinfer-trtllm"), src=self.folder / "src",
+                     dst=self.folder / "new")
+
+    def test_a_destination_is_replaced_only_when_asked(self):
+        write_tensors(self.src, {"weight": ("BF16", [1, 32], bytes(64))})
+        self.convert()
+        self.refused(self.dst, "--force")
+        self.refused("that is where it is", dst=self.src, arguments=("--force",))
+        write_moe(self.folder / "src", num_hidden_layers=1)
+        self.refused("that is where it is", src=self.folder / "src", dst=self.folder / "src", arguments=("--force",))
+        self.refused("which holds it", src=self.folder / "src", dst=self.folder, arguments=("--force",))
+        (self.folder / "papers").mkdir()
+        (self.folder / "papers/letter.txt").write_text("dear")
+        self.refused("papers", src=self.folder / "src", dst=self.folder / "papers", arguments=("--force",))
+
+    def test_unknown_words_are_refused(self):
+        write_tensors(self.src, {"weight": ("BF16", [1, 32], bytes(64))})
+        for option, word in (("--format", "fp4"), ("--layout", "sideways"), ("--rounding", "up"), ("--recipe", "some"),
+                             ("--backend", "tpu"), ("--backend", "cuda")):
+            self.refused(option, word, arguments=(option, word))
+        self.refused("linear-128x4", "bf16", arguments=("--format", "bf16", "--layout", "linear-128x4"))
+
+    def test_a_report_says_what_was_done(self):
+        write_tensors(self.src, {"a.weight": ("BF16", [4, 64], bytes(512)), "b": ("F32", [3], bytes(12))})
+        done = run("refit-convert", self.src, self.dst, "--json", "-", "--rounding", "torchao-even")
+        report = json.loads(done.stdout)
+        self.assertEqual(report["tensors"], {"in": 2, "out": 3, "quantized": 1, "laid_out": 0, "dequantized": 0, "cast": 0,
+                                             "copied": 1})
+        self.assertEqual((report["bytes_in"], report["bytes_out"]), (524, 256 + 8 + 12))
+        self.assertEqual((report["rounding"], report["layout"]), ("torchao-even", "checkpoint"))
+        self.assertNotIn("\r", done.stderr)
+        self.assertEqual(read_file_tensors(self.dst)[1]["refit.rounding"], "torchao-even")
+
+    def huge_source(self):
+        """2 GB of zeros that take no room on the disk."""
+        header = json.dumps({"weight": {"dtype": "BF16", "shape": [1 << 18, 1 << 12], "data_offsets": [0, 1 << 31]}}).encode()
+        with open(self.src, "wb") as file:
+            file.write(struct.pack("<Q", len(header)) + header)
+            file.truncate(8 + len(header) + (1 << 31))
+
+    def test_an_interrupted_conversion_leaves_nothing(self):
+        self.huge_source()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            with self.subTest(signal=number):
+                process = subprocess.Popen([BIN / "refit-convert", self.src, self.dst, "--threads", "1"],
+                                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                self.addCleanup(process.kill)
+                wait_until(lambda: len(os.listdir(self.folder)) > 1 or process.poll() is not None, 60, "the first byte")
+                process.send_signal(number)
+                _, err = process.communicate(timeout=PATIENCE)
+                self.assertEqual(process.returncode, 3, err)
+                self.assertIn("interrupted", err)
+                self.assertEqual(os.listdir(self.folder), [self.src.name])
+
+    def test_a_full_disk_leaves_nothing(self):
+        write_moe(self.folder / "src", num_hidden_layers=1)
+        self.convert(src=self.folder / "src", dst=self.folder / "out", *("--recipe", "none"))
+        before = read_tensors(self.folder / "out")
+        command = f'ulimit -f 200; exec "{BIN}/refit-convert" "{self.folder}/src" "{self.folder}/out" --force'
+        done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=PATIENCE)
+        self.assertEqual(done.returncode, 3, done.stderr)
+        self.assertIn("out", done.stderr)
+        self.assertEqual(sorted(os.listdir(self.folder)), ["out", "src"])
+        self.assertEqual(read_tensors(self.folder / "out"), before)
+
+
+def documented_runs():
+    """Of docs/verify.md: its Python program, and every command with what it is said to print."""
+    text = (TESTS.parent / "docs/verify.md").read_text()
+    program = text.split("## demo.py\n\n```python\n")[1].split("```\n")[0]
+    runs = []
+    for block in re.findall(r"```console\n(.*?)```\n", text, re.S):
+        for command, output in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block, re.M):
+            runs.append((command, output))
+    return program, runs
+
+
+class Files(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def write(self, name, **tensors):
+        write_tensors(self.folder / name, tensors)
+        return str(self.folder / name)
+
+    def demo(self, fault):
+        (self.folder / "demo.py").write_text(documented_runs()[0])
+        subprocess.run([sys.executable, "demo.py", "demo", fault], cwd=self.folder, check=True, timeout=PATIENCE)
+        demo = self.folder / "demo"
+        return [str(demo / "src.safetensors"), str(demo / "dump.safetensors"), "--model", str(demo)]
+
+    def test_every_documented_command_prints_what_the_document_says(self):
+        program, runs = documented_runs()
+        self.assertGreater(len(runs), 20)
+        (self.folder / "demo.py").write_text(program)
+        options = "demo/src.safetensors demo/dump.safetensors --model demo --layout flashinfer-trtllm"
+        for command, output in runs:
+            with self.subTest(command=command):
+                done = subprocess.run(["bash", "-c", command], cwd=self.folder, capture_output=True, text=True,
+                                      timeout=PATIENCE,
+                                      env={**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}", "DEMO": options})
+                self.assertEqual(done.stdout + done.stderr, output)
+
+    def test_every_diagnosis_is_documented_with_a_command(self):
+        schema = json.loads((TESTS.parent / "scenarios/schema/refit-verify-1.schema.json").read_text())
+        wanted = set(schema["definitions"]["finding"]["properties"]["diagnosis"]["properties"]["name"]["oneOf"][1]["enum"])
+        program, runs = documented_runs()
+        (self.folder / "demo.py").write_text(program)
+        options = "demo/src.safetensors demo/dump.safetensors --model demo --layout flashinfer-trtllm"
+        found = set()
+        for command, _ in runs:
+            if "refit-verify engine" in command:
+                subprocess.run(["bash", "-c", command + " --json report.json"], cwd=self.folder, timeout=PATIENCE,
+                               stdout=subprocess.DEVNULL,
+                               env={**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}", "DEMO": options})
+                report = json.loads((self.folder / "report.json").read_text())
+                found.update(finding["diagnosis"]["name"] for finding in report["findings"])
+        self.assertEqual(wanted - found, set())
+
+    def test_equal_files_exit_0_and_different_ones_1(self):
+        a = self.write("a.safetensors", x=("F32", [2, 2], struct.pack("<4f", 1, 2, 3, 4)))
+        b = self.write("b.safetensors", x=("F32", [2, 2], struct.pack("<4f", 1, 2, -0.0, 4)))
+        self.assertEqual(run("refit-verify", "files", a, a).returncode, 0)
+        done = run("refit-verify", "files", a, b)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("x: 1 of 4 elements differ, the first at [1, 0] is -0 (0x80000000), expected 3 (0x40400000)",
+                      done.stdout)
+
+    def test_a_difference_of_dtype_names_tensor_and_both_dtypes(self):
+        a = self.write("a.safetensors", x=("BF16", [2], b"\0" * 4))
+        b = self.write("b.safetensors", x=("F16", [2], b"\0" * 4))
+        done = run("refit-verify", "files", a, b)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("x: is F16, expected BF16", done.stdout)
+
+    def test_shards_do_not_matter(self):
+        tensors = write_moe(self.folder / "sharded")
+        write_tensors(self.folder / "one.safetensors", tensors)
+        done = run("refit-verify", "files", self.folder / "one.safetensors", self.folder / "sharded")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+    def test_max_report_shortens_the_list(self):
+        a = self.write("a.safetensors", **{f"t{i}": ("U8", [1], b"a") for i in range(9)})
+        b = self.write("b.safetensors", **{f"t{i}": ("U8", [1], b"b") for i in range(9)})
+        done = run("refit-verify", "files", a, b, "--max-report", "2")
+        self.assertIn("and 7 more tensors", done.stdout)
+        self.assertEqual(done.stdout.count("elements differ"), 2)
+        done = run("refit-verify", "files", a, b, "--tensor", "t3", "t5")
+        self.assertIn("2 tensors, 2 bytes: 2 differ", done.stdout)
+
+    def test_bad_input_exits_2_with_one_line(self):
+        a = self.write("a.safetensors", x=("U8", [1], b"a"))
+        source, dump, *model = self.demo("none")
+        for arguments, word in ((("files", a, str(self.folder / "nothing.safetensors")), "nothing.safetensors"),
+                                (("files", a, a, "--tensor", "y"), "y"),
+                                (("engine", a, dump, *model), "a.safetensors"),
+                                (("engine", source, dump, *model, "--layout", "sideways"), "linear-128x4"),
+                                (("engine", source, dump, *model, "--engine", "trt"), "sglang"),
+                                (("engine", source, dump, *model, "--rounding", "up"), "torchao-rceil"),
+                                (("engine", source, dump, *model, "--tp-size", "3"), "2 attention heads"),
+                                (("engine", source, dump, *model, "--tp-rank", "1"), "--tp-rank"),
+                                (("engine", source, dump, *model, "--ep-size", "3"), "4 experts")):
+            with self.subTest(arguments=arguments):
+                done = run("refit-verify", *arguments)
+                self.assertEqual(done.returncode, 2, done.stdout)
+                self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+                self.assertIn(word, done.stderr)
+
+    def test_json_validates_and_says_the_same(self):
+        schema = TESTS.parent / "scenarios/schema/refit-verify-1.schema.json"
+        path = self.folder / "report.json"
+        for fault, code, name in (("none", 0, None), ("rows-not-shuffled", 1, "rows-not-shuffled"),
+                                  ("transposed", 1, "transposed"), ("unknown", 1, None)):
+            with self.subTest(fault=fault):
+                done = run("refit-verify", "engine", *self.demo(fault), "--layout", "flashinfer-trtllm", "--json", path)
+                self.assertEqual(done.returncode, code, done.stderr)
+                report = json.loads(path.read_text())
+                self.assertEqual(report["status"], "different" if code else "equal")
+                for finding in report["findings"]:
+                    self.assertEqual(finding["diagnosis"]["name"], name)
+                validate(self, path, schema)
+        source = self.write("s.safetensors", **{"w.weight": ("BF16", [4, 64], ordinary_bf16(256, 1))})
+        quantized = self.write("q.safetensors", **{"w.weight": ("F8_E4M3", [4, 64], bytes(256)),
+                                                   "w.weight_scale": ("U8", [4, 2], bytes(8))})
+        done = run("refit-verify", "quantized", source, quantized, "--json", path)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertEqual(json.loads(path.read_text())["quantized"]["modes"], [])
+        validate(self, path, schema)
+        done = run("refit-verify", "files", source, quantized, "--json", "-")
+        self.assertEqual(json.loads(done.stdout)["status"], "different")
+        path.write_text(done.stdout)
+        validate(self, path, schema)
+
+    def test_junit_has_a_case_for_every_tensor(self):
+        path = self.folder / "report.xml"
+        run("refit-verify", "engine", *self.demo("through-bf16"), "--layout", "flashinfer-trtllm", "--junit", path)
+        suite = xml.etree.ElementTree.parse(path).getroot()
+        self.assertEqual((suite.get("failures"), suite.get("tests")), ("1", str(len(suite.findall("testcase")))))
+        failed = [case for case in suite if case.find("failure") is not None]
+        self.assertIn("router bias went through BF16", failed[0].find("failure").get("message"))
 
 
 class Verify(unittest.TestCase):

@@ -38,8 +38,8 @@ inline constexpr std::uint64_t kMoveWindowBytes = 64u << 20;
 struct Choice {
   Kind kind = Kind::cpu;
   Transport transport = Transport::shm;
-  unsigned threads = 1;  ///< of the CPU backend
-  int ordinal = 0;       ///< of the GPU
+  unsigned threads = 1;   ///< of the CPU backend
+  int ordinal = 0;        ///< of the GPU
   double timeout_s = 60;  ///< the longest wait for a GPU in calls that take no deadline
 };
 

@@ -34,6 +34,9 @@ struct BenchSpec {
   plan::Switches control, treatment;
   bool control_alone = false;  ///< run the control arm only
   HostTraffic host_traffic;
+  /// Where the trainer's first weights come from: a checkpoint (refit/checkpoint/checkpoint.hpp) that holds
+  /// every tensor of the replay with its dtype; empty: seeded values.
+  std::string checkpoint;
   std::uint64_t seed = 1;
   device::Choice backend;           ///< in each process
   unsigned steps = 20, warmup = 2;  ///< steps counts the warm-up

@@ -1,0 +1,41 @@
+// Where the report of an audit goes: text for people, JSON, JUnit XML, and the exit code.
+#include "report_output.hpp"
+
+#include <optional>
+
+#include "common/cli.hpp"
+#include "common/output_file.hpp"
+#include "refit/base/error.hpp"
+#include "refit/report/environment.hpp"
+
+namespace refit::apps {
+
+void add_report_options(CLI::App& command, ReportOptions& options) {
+  options.threads = report::usable_cpus();
+  command.add_option("--max-report", options.max_report, "Tensors named when they differ")
+      ->capture_default_str()
+      ->type_name("N");
+  command.add_option("--json", options.json, "Write the report as JSON (- for standard output)")
+      ->type_name("FILE|-");
+  command.add_option("--junit", options.junit, "Write the report as JUnit XML, a test case a tensor")
+      ->type_name("FILE");
+  command.add_option("--threads", options.threads, "[all CPUs that may be used]")
+      ->check(CLI::Range(1u, 4096u).description(""))
+      ->type_name("N");
+}
+
+int report_audit(const ReportOptions& options, const std::function<audit::Report(ThreadPool&)>& audit) {
+  std::optional<OutputFile> json, junit;
+  if (!options.json.empty()) json.emplace(options.json);
+  if (!options.junit.empty()) junit.emplace(options.junit);
+  ThreadPool pool(options.threads);
+  const audit::Report report = audit(pool);
+  if (json) json->write(audit::to_json(report));
+  if (junit) junit->write(audit::to_junit(report));
+  const std::string text = audit::to_text(report, options.max_report);
+  const bool taken = (json && json->is_stdout()) || (junit && junit->is_stdout());
+  taken ? write_stderr(text) : write_stdout(text);
+  return report.equal() ? 0 : exit_code(ErrorKind::check);
+}
+
+}  // namespace refit::apps

@@ -1,0 +1,166 @@
+// The names of faults and modes, and a report as text and as JUnit XML.
+#include "refit/audit/report.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "audit/elements.hpp"
+
+namespace refit::audit {
+namespace {
+
+/// One clause after the tensor's name.
+std::string clause(const Finding& finding) {
+  switch (finding.fault) {
+    case Fault::bytes:
+      break;
+    case Fault::dtype:
+      return fmt::format("is {}, expected {}", finding.got, finding.expected);
+    case Fault::shape:
+      return fmt::format("has shape {}, expected {}", finding.got, finding.expected);
+    case Fault::missing:
+      return fmt::format("is missing, expected {}", finding.expected);
+    case Fault::extra:
+      return fmt::format("is {}, expected {}", finding.got, finding.expected);
+  }
+  std::string text =
+      fmt::format("{} of {} elements differ, the first at {} is {}, expected {}", finding.count, finding.of,
+                  index_text(finding.index), finding.got, finding.expected);
+  if (finding.max_ulp) text += fmt::format("; largest distance {} ULP", *finding.max_ulp);
+  return text;
+}
+
+std::string lines_of(const Finding& finding) {
+  std::string text = fmt::format("{}: {}\n", finding.tensor, clause(finding));
+  if (finding.diagnosis) text += fmt::format("  diagnosis: {}\n", finding.diagnosis->sentence);
+  return text;
+}
+
+std::string quantized_lines(const Report::Quantized& quantized) {
+  std::string text = fmt::format("{:>11} {:>11} {:>8} {:>9} {:>9} {:>9}  tensor\n", "max error", "RMS error",
+                                 "SQNR dB", "byte 0", "byte 1", "saturated");
+  for (const QuantizedTensor& tensor : quantized.tensors) {
+    const auto share = [&](std::uint64_t blocks) {
+      return tensor.blocks == 0 ? 0.0
+                                : 100.0 * static_cast<double>(blocks) / static_cast<double>(tensor.blocks);
+    };
+    const std::string sqnr = tensor.sqnr_db ? fmt::format("{:.2f}", *tensor.sqnr_db) : "exact";
+    text += fmt::format("{:>11.4g} {:>11.4g} {:>8} {:>8.3f}% {:>8.3f}% {:>9}  {}\n", tensor.max_abs_error,
+                        tensor.rms_error, sqnr, share(tensor.blocks_at_0), share(tensor.blocks_at_1),
+                        tensor.saturated, tensor.name);
+    if (tensor.modes == quantized.modes) continue;
+    for (std::size_t i = 0; i < kModes; ++i) {
+      if (tensor.modes[i]) text += fmt::format("    reproduced by {}\n", words(mode(i)));
+    }
+  }
+  if (quantized.tensors.empty()) return "no tensor is quantized\n";
+  for (std::size_t i = 0; i < kModes; ++i) {
+    if (quantized.modes[i]) text += fmt::format("every byte is reproduced by {}\n", words(mode(i)));
+  }
+  if (std::find(quantized.modes.begin(), quantized.modes.end(), true) == quantized.modes.end()) {
+    text += "no mode reproduces every byte\n";
+  }
+  return text;
+}
+
+std::string xml(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    switch (c) {
+      case '&':
+        out += "&amp;";
+        break;
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '"':
+        out += "&quot;";
+        break;
+      default:  // control characters are not allowed in XML at all
+        out += static_cast<unsigned char>(c) < 0x20 ? '?' : c;
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string_view name_of(Fault fault) noexcept {
+  switch (fault) {
+    case Fault::bytes:
+      return "bytes";
+    case Fault::dtype:
+      return "dtype";
+    case Fault::shape:
+      return "shape";
+    case Fault::missing:
+      return "missing";
+    case Fault::extra:
+      return "extra";
+  }
+  return "";
+}
+
+Mode mode(std::size_t number) noexcept {
+  return {.rounding = quant::kRoundings[number / 2],
+          .zero_scale = number % 2 == 0 ? quant::ZeroScale::keep : quant::ZeroScale::one};
+}
+
+std::string words(const Mode& mode) {
+  return fmt::format("{}, zero scale {}", quant::name_of(mode.rounding),
+                     mode.zero_scale == quant::ZeroScale::one ? "one" : "keep");
+}
+
+std::string to_text(const Report& report, std::size_t max_report) {
+  std::string text;
+  for (const std::string& note : report.notes) text += note + "\n";
+  if (report.quantized) text += quantized_lines(*report.quantized);
+  const std::size_t shown = std::min(max_report, report.findings.size());
+  for (std::size_t i = 0; i < shown; ++i) text += lines_of(report.findings[i]);
+  if (shown < report.findings.size()) {
+    text += fmt::format("and {} more tensors\n", report.findings.size() - shown);
+  }
+  const std::size_t listed = std::min(max_report, report.not_judged.size());
+  for (std::size_t i = 0; i < listed; ++i) text += fmt::format("not judged: {}\n", report.not_judged[i]);
+  if (listed < report.not_judged.size()) {
+    text += fmt::format("and {} more that were not judged\n", report.not_judged.size() - listed);
+  }
+  const std::size_t wrong = report.findings.size();
+  text += fmt::format("{} tensors, {} bytes: ", report.judged.size(), report.bytes);
+  text +=
+      wrong == 0 ? "every byte equal\n" : fmt::format("{} {}\n", wrong, wrong == 1 ? "differs" : "differ");
+  return text;
+}
+
+std::string to_junit(const Report& report) {
+  std::unordered_map<std::string_view, const Finding*> failed;
+  for (const Finding& finding : report.findings) failed.emplace(finding.tensor, &finding);
+  std::string cases;
+  for (const std::string& name : report.judged) {
+    cases += fmt::format("  <testcase classname=\"refit-verify.{}\" name=\"{}\"", report.command, xml(name));
+    const auto found = failed.find(name);
+    cases += found == failed.end()
+                 ? "/>\n"
+                 : fmt::format("><failure type=\"{}\" message=\"{}\"/></testcase>\n",
+                               name_of(found->second->fault), xml(lines_of(*found->second)));
+  }
+  for (const std::string& name : report.not_judged) {
+    cases += fmt::format(
+        "  <testcase classname=\"refit-verify.{}\" name=\"{}\"><skipped message=\"not "
+        "judged\"/></testcase>\n",
+        report.command, xml(name));
+  }
+  return fmt::format(
+      "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
+      "<testsuite name=\"refit-verify {}\" tests=\"{}\" failures=\"{}\" errors=\"0\" "
+      "skipped=\"{}\">\n{}</testsuite>\n",
+      report.command, report.judged.size() + report.not_judged.size(), failed.size(),
+      report.not_judged.size(), cases);
+}
+
+}  // namespace refit::audit

@@ -60,8 +60,8 @@ void choose_backend(RefitOptions& options, bool dry_run) {
   try {
     const std::uint64_t free = make_backend(choice)->available_memory();
     if (budget == 0) budget = free > kSparedBytes ? free - kSparedBytes : 1;
-  } catch (const Error& error) {
-    if (!dry_run || error.kind() == ErrorKind::input) throw;
+  } catch (const Error&) {
+    if (!dry_run) throw;
     if (budget == 0) budget = std::numeric_limits<std::uint64_t>::max();
   }
 }

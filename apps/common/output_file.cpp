@@ -142,4 +142,18 @@ void OutputFile::write_file(std::string_view text) const {
   }
 }
 
+void require_apart(const char* option, const std::string& output, const std::vector<std::string>& others) {
+  if (output.empty() || output == "-") return;
+  namespace fs = std::filesystem;
+  for (const std::string& other : others) {
+    if (other.empty()) continue;
+    std::error_code ignored;
+    const bool same_name =
+        fs::absolute(output, ignored).lexically_normal() == fs::absolute(other, ignored).lexically_normal();
+    if (same_name || fs::equivalent(output, other, ignored)) {
+      fail_input(fmt::format("{} {}: is also {}, and would replace it", option, output, other));
+    }
+  }
+}
+
 }  // namespace refit::apps

@@ -3,6 +3,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace refit::apps {
 
@@ -23,5 +24,9 @@ class OutputFile {
   std::string path_;
   std::string temporary_;  ///< empty for standard output and devices
 };
+
+/// Error(input) naming the option when an output would replace something that the program reads or writes
+/// otherwise: the same file by name or by any link, or a directory that is one.
+void require_apart(const char* option, const std::string& output, const std::vector<std::string>& others);
 
 }  // namespace refit::apps

@@ -47,6 +47,7 @@ std::string summary(const convert::Report& report) {
 
 int convert_files(const ConvertOptions& options) {
   const convert::Job job = job_of(options);
+  if (options.json) require_apart("--json", *options.json, {job.source, job.destination});
   std::optional<OutputFile> json;
   if (options.json) json.emplace(*options.json);
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) stop_on(signal);

@@ -105,14 +105,15 @@ CLI::App* add_engine(CLI::App& app, EngineOptions& options) {
 }
 
 int run_engine(const EngineOptions& options) {
-  return report_audit(options.report, [&](ThreadPool& pool) {
-    const audit::EngineRequest request = request_of(options);
-    const auto source = checkpoint::Checkpoint::open(options.source);
-    const auto dump = checkpoint::Checkpoint::open(options.dump);
-    std::optional<checkpoint::Checkpoint> previous;
-    if (!options.previous.empty()) previous = checkpoint::Checkpoint::open(options.previous);
-    return audit::audit_engine(request, source, dump, previous ? &*previous : nullptr, pool);
-  });
+  return report_audit(
+      options.report, {options.source, options.dump, options.previous}, [&](ThreadPool& pool) {
+        const audit::EngineRequest request = request_of(options);
+        const auto source = checkpoint::Checkpoint::open(options.source);
+        const auto dump = checkpoint::Checkpoint::open(options.dump);
+        std::optional<checkpoint::Checkpoint> previous;
+        if (!options.previous.empty()) previous = checkpoint::Checkpoint::open(options.previous);
+        return audit::audit_engine(request, source, dump, previous ? &*previous : nullptr, pool);
+      });
 }
 
 }  // namespace refit::apps

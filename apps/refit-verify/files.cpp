@@ -19,7 +19,7 @@ CLI::App* add_files(CLI::App& app, FilesOptions& options) {
 }
 
 int run_files(const FilesOptions& options) {
-  return report_audit(options.report, [&](ThreadPool& pool) {
+  return report_audit(options.report, {options.a, options.b}, [&](ThreadPool& pool) {
     const auto a = checkpoint::Checkpoint::open(options.a);
     const auto b = checkpoint::Checkpoint::open(options.b);
     return audit::compare_files(a, b, options.tensors, pool);

@@ -21,7 +21,7 @@ CLI::App* add_quantized(CLI::App& app, QuantizedOptions& options) {
 }
 
 int run_quantized(const QuantizedOptions& options) {
-  return report_audit(options.report, [&](ThreadPool& pool) {
+  return report_audit(options.report, {options.source, options.quantized}, [&](ThreadPool& pool) {
     const auto source = checkpoint::Checkpoint::open(options.source);
     const auto quantized = checkpoint::Checkpoint::open(options.quantized);
     return audit::audit_quantized(source, quantized, pool);

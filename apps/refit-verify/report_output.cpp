@@ -24,7 +24,13 @@ void add_report_options(CLI::App& command, ReportOptions& options) {
       ->type_name("N");
 }
 
-int report_audit(const ReportOptions& options, const std::function<audit::Report(ThreadPool&)>& audit) {
+int report_audit(const ReportOptions& options, const std::vector<std::string>& inputs,
+                 const std::function<audit::Report(ThreadPool&)>& audit) {
+  require_apart("--json", options.json, inputs);
+  require_apart("--junit", options.junit, inputs);
+  if (options.json == "-" && options.junit == "-")
+    fail_input("--json - and --junit - would share standard output");
+  if (!options.junit.empty() && options.junit != "-") require_apart("--json", options.json, {options.junit});
   std::optional<OutputFile> json, junit;
   if (!options.json.empty()) json.emplace(options.json);
   if (!options.junit.empty()) junit.emplace(options.junit);

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "refit/audit/report.hpp"
 #include "refit/base/thread_pool.hpp"
@@ -19,8 +20,8 @@ struct ReportOptions {
 void add_report_options(CLI::App& command, ReportOptions& options);
 
 /// Carries out the audit and writes its report; 0 when everything is equal, else 1. Whether the files can be
-/// written is tried before.
-[[nodiscard]] int report_audit(const ReportOptions& options,
+/// written is tried before; one that is an input too is Error(input).
+[[nodiscard]] int report_audit(const ReportOptions& options, const std::vector<std::string>& inputs,
                                const std::function<audit::Report(ThreadPool&)>& audit);
 
 }  // namespace refit::apps

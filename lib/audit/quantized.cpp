@@ -14,6 +14,7 @@
 #include <unordered_set>
 
 #include "audit/elements.hpp"
+#include "refit/base/error.hpp"
 #include "refit/layout/scale_128x4.hpp"
 
 namespace refit::audit {
@@ -428,7 +429,15 @@ class Audit {
 }  // namespace
 
 Report audit_quantized(const Checkpoint& source, const Checkpoint& quantized, ThreadPool& pool) {
-  return Audit(source, quantized, pool).run();
+  Report report = Audit(source, quantized, pool).run();
+  // A verdict of "equal" about nothing would hide a wrong path.
+  if (report.quantized->tensors.empty()) {
+    fail_input(
+        fmt::format("{}: holds no MXFP8 tensor: none is F8_E4M3 with scales beside it (NAME_scale or "
+                    "NAME_scale_from_checkpoint)",
+                    quantized.path()));
+  }
+  return report;
 }
 
 }  // namespace refit::audit

@@ -55,7 +55,6 @@ std::string quantized_lines(const Report::Quantized& quantized) {
       if (tensor.modes[i]) text += fmt::format("    reproduced by {}\n", words(mode(i)));
     }
   }
-  if (quantized.tensors.empty()) return "no tensor is quantized\n";
   for (std::size_t i = 0; i < kModes; ++i) {
     if (quantized.modes[i]) text += fmt::format("every byte is reproduced by {}\n", words(mode(i)));
   }

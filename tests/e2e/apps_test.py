@@ -980,6 +980,25 @@ class Files(unittest.TestCase):
         demo = self.folder / "demo"
         return [str(demo / "src.safetensors"), str(demo / "dump.safetensors"), "--model", str(demo)]
 
+    def test_a_report_never_replaces_what_is_read(self):
+        a = self.write("a.safetensors", x=("F32", [1], struct.pack("<f", 1)))
+        os.symlink(a, self.folder / "link")
+        before = pathlib.Path(a).read_bytes()
+        for option, path in (("--json", a), ("--junit", a), ("--json", str(self.folder / "link"))):
+            done = run("refit-verify", "files", a, a, option, path)
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertIn("would replace it", done.stderr)
+        done = run("refit-convert", a, str(self.folder / "b.safetensors"), "--json", a)
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertEqual(pathlib.Path(a).read_bytes(), before)
+        self.assertEqual(sorted(os.listdir(self.folder)), ["a.safetensors", "link"])
+
+    def test_no_verdict_about_nothing(self):
+        a = self.write("a.safetensors", **{"x.weight": ("BF16", [1, 32], bytes(64))})
+        done = run("refit-verify", "quantized", a, a)
+        self.assertEqual(done.returncode, 2, done.stdout)
+        self.assertIn("holds no MXFP8 tensor", done.stderr)
+
     def test_every_documented_command_prints_what_the_document_says(self):
         program, runs = documented_runs()
         self.assertGreater(len(runs), 20)

@@ -15,6 +15,7 @@
 #include "refit/checkpoint/safetensors.hpp"
 #include "support/catch.hpp"
 #include "support/error_of.hpp"
+#include "support/file_bytes.hpp"
 #include "support/temp_dir.hpp"
 
 using namespace refit;
@@ -28,16 +29,6 @@ const std::string tests_dir = REFIT_TESTS_DIR;
 
 std::string case_file(const std::string& name) {
   return tests_dir + "/cases/st/" + name + ".safetensors";
-}
-
-std::string read_bytes(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  REQUIRE(in.good());
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
-std::span<const std::byte> as_bytes(const std::string& text) {
-  return std::as_bytes(std::span(text));
 }
 
 std::string length_field(std::uint64_t length) {

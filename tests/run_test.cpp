@@ -18,34 +18,17 @@
 #include "support/catch.hpp"
 #include "support/error_of.hpp"
 #include "support/temp_dir.hpp"
-#include "support/tiny_model.hpp"
+#include "support/tiny_bench.hpp"
 
 using namespace refit;
 
 namespace {
 
 run::BenchSpec spec_with(const std::string& control) {
-  run::BenchSpec spec;
-  spec.config_json = test::kTinyConfig;
-  spec.config_place = "test config";
-  spec.control = plan::published_treatment();
-  spec.control.buffer_size = 1u << 20;
-  plan::set_switches(spec.control, control);
-  spec.treatment = spec.control;
-  spec.control_alone = true;
-  spec.backend = test::tested_backend();
-  spec.steps = 2;
-  spec.warmup = 0;
-  spec.timeout_s = 20;
-  spec.verify = run::VerifyWhen::every;
-  spec.measure_copy = false;
-  spec.generator_program = REFIT_TEST_GENERATOR;
-  return spec;
+  return test::tiny_bench(control, test::tested_backend());
 }
 
-run::BenchResult bench(const run::BenchSpec& spec) {
-  return run::run_bench(spec, test::make_backend);
-}
+using test::bench;
 
 std::string findings(const verify::Verdict& verdict) {
   std::string text;

@@ -24,6 +24,7 @@
 #include "refit/checkpoint/writer.hpp"
 #include "support/catch.hpp"
 #include "support/error_of.hpp"
+#include "support/file_bytes.hpp"
 #include "support/lowered_limit.hpp"
 #include "support/temp_dir.hpp"
 
@@ -35,16 +36,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char index_file[] = "model.safetensors.index.json";
-
-std::string read_bytes(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  REQUIRE(in.good());
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
-std::span<const std::byte> as_bytes(const std::string& text) {
-  return std::as_bytes(std::span(text));
-}
 
 /// The names in a directory, hidden ones too.
 std::set<std::string> names_in(const std::string& directory) {

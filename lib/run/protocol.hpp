@@ -62,9 +62,8 @@ class Conversation {
   [[nodiscard]] transport::Message next() { return next(timeout_s_); }
   [[nodiscard]] bool ready() const { return channel_.ready(); }
   [[nodiscard]] double timeout() const noexcept { return timeout_s_; }
-  /// The end of a wait that begins now.
-  [[nodiscard]] Deadline deadline() const { return Deadline::after(Seconds(timeout_s_)); }
-  /// The same for a device: it comes first, so that the peer, which waits as long for this side, hears why.
+  /// The end of a wait for a device that begins now: it comes first, so that the peer, which waits as long
+  /// for this side, hears why.
   [[nodiscard]] Deadline device_deadline() const {
     return Deadline::after(Seconds(kDeviceShare * timeout_s_));
   }

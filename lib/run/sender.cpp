@@ -100,15 +100,15 @@ device::Task Sender::copy_task(std::uint32_t e, std::byte* to) const {
 }
 
 void Sender::pack_entry(std::uint32_t e, std::byte* to, Stages& stages) {
-  const plan::WireEntry& entry = wire_.entries[e];
+  const std::uint64_t bytes = wire_.entries[e].bytes;
   stages.enter("pack");
-  if (plan_.segments[entry.segment].op == plan::Op::round_bf16) {
-    const device::Task task = copy_task(e, to);
-    backend_.run({&task, 1});
+  const device::Task task = copy_task(e, to);
+  if (task.op == device::Op::copy) {
+    backend_.copy(to, task.from, bytes);
   } else {
-    backend_.copy(to, quantized(e) ? quantized_[e] : gathered_[e], entry.bytes);
+    backend_.run({&task, 1});
   }
-  stages.add(entry.bytes * 2, 1);
+  stages.add(bytes * 2, 1);
 }
 
 std::byte* Sender::scales_place(std::size_t bucket, std::uint32_t entry, std::span<std::byte> out) {

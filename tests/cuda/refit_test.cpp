@@ -1,36 +1,14 @@
 // Refits between two processes on a GPU: both roads, handles, and a reader that is slower than its sender.
 #include "refit/base/error.hpp"
 #include "refit/run/bench.hpp"
-#include "support/backends.hpp"
 #include "support/catch.hpp"
-#include "support/tiny_model.hpp"
+#include "support/tiny_bench.hpp"
 
 using namespace refit;
 
 namespace {
 
-run::BenchSpec spec_with(const std::string& switches, device::Choice backend) {
-  run::BenchSpec spec;
-  spec.config_json = test::kTinyConfig;
-  spec.config_place = "test config";
-  spec.control = plan::published_treatment();
-  spec.control.buffer_size = 1u << 20;
-  plan::set_switches(spec.control, switches);
-  spec.treatment = spec.control;
-  spec.control_alone = true;
-  spec.backend = backend;
-  spec.steps = 2;
-  spec.warmup = 0;
-  spec.timeout_s = 20;
-  spec.verify = run::VerifyWhen::every;
-  spec.measure_copy = false;
-  spec.generator_program = REFIT_TEST_GENERATOR;
-  return spec;
-}
-
-run::BenchResult bench(const run::BenchSpec& spec) {
-  return run::run_bench(spec, test::make_backend);
-}
+using test::bench;
 
 device::Choice gpu_over(device::Transport transport) {
   return {device::Kind::cuda, transport, 2, 0};
@@ -45,7 +23,7 @@ TEST_CASE("both roads between two processes verify, with every lifetime of handl
                "ipc_buffers=per-refit,handles=per-tensor,double_buffer=off", "pipeline=direct",
                "pipeline=direct,commit=shadow", "shuffle=fused,quantize=batched");
   CAPTURE(device::name_of(transport), switches);
-  const run::BenchResult result = bench(spec_with(switches, gpu_over(transport)));
+  const run::BenchResult result = bench(test::tiny_bench(switches, gpu_over(transport)));
   CHECK(result.control.verdict.passed());
   CHECK(result.control.verified_refits == 2);
 }
@@ -54,7 +32,7 @@ TEST_CASE("200 refits leave no handle open") {
   const auto transport = GENERATE(device::Transport::cuda_ipc, device::Transport::cuda_vmm);
   const std::string buffers = GENERATE("per-refit", "persistent");
   CAPTURE(device::name_of(transport), buffers);
-  run::BenchSpec spec = spec_with("handles=per-tensor,ipc_buffers=" + buffers, gpu_over(transport));
+  run::BenchSpec spec = test::tiny_bench("handles=per-tensor,ipc_buffers=" + buffers, gpu_over(transport));
   spec.steps = 200;
   spec.verify = run::VerifyWhen::off;
   const run::BenchResult result = bench(spec);
@@ -67,15 +45,16 @@ TEST_CASE("parameters are the same bytes after a refit on the host and on the GP
   const std::string switches =
       GENERATE("pipeline=direct", "", "prequantize=off,shuffle=per-expert,loader=lookup");
   CAPTURE(switches);
-  const run::BenchResult gpu = bench(spec_with(switches, gpu_over(device::Transport::cuda_ipc)));
-  const run::BenchResult cpu = bench(spec_with(switches, {device::Kind::cpu, device::Transport::shm, 2, 0}));
+  const run::BenchResult gpu = bench(test::tiny_bench(switches, gpu_over(device::Transport::cuda_ipc)));
+  const run::BenchResult cpu =
+      bench(test::tiny_bench(switches, {device::Kind::cpu, device::Transport::shm, 2, 0}));
   CHECK(gpu.control.parameters_digest != 0);
   CHECK(gpu.control.parameters_digest == cpu.control.parameters_digest);
 }
 
 TEST_CASE("a sender never reuses a buffer that a slow receiver still reads") {
   const auto transport = GENERATE(device::Transport::cuda_ipc, device::Transport::cuda_vmm);
-  run::BenchSpec spec = spec_with("double_buffer=off,buffer_size=256KiB", gpu_over(transport));
+  run::BenchSpec spec = test::tiny_bench("double_buffer=off,buffer_size=256KiB", gpu_over(transport));
   spec.steps = 1;
   spec.fault = "slow-receiver";
   const run::BenchResult right = bench(spec);
@@ -88,8 +67,8 @@ TEST_CASE("a sender never reuses a buffer that a slow receiver still reads") {
 
 TEST_CASE("a buffer whose guard lies in a granule of its own is opened whole") {
   // 2 MiB of buffer and its guard take two granules of cuMemCreate, and the buffer alone would take one.
-  run::BenchSpec spec =
-      spec_with("buffer_size=4MiB,quantize=per-bucket,shuffle=fused", gpu_over(device::Transport::cuda_vmm));
+  run::BenchSpec spec = test::tiny_bench("buffer_size=4MiB,quantize=per-bucket,shuffle=fused",
+                                         gpu_over(device::Transport::cuda_vmm));
   CHECK(bench(spec).control.verdict.passed());
 }
 
@@ -97,7 +76,7 @@ TEST_CASE("a GPU that does not finish ends both processes soon, and the message 
   // Usually the generator says what still goes on. A driver call that itself waits for the GPU keeps it from
   // that, and then the trainer's own limit ends the wait.
   const auto transport = GENERATE(device::Transport::cuda_ipc, device::Transport::cuda_vmm);
-  run::BenchSpec spec = spec_with("handles=per-tensor", gpu_over(transport));
+  run::BenchSpec spec = test::tiny_bench("handles=per-tensor", gpu_over(transport));
   spec.steps = 1;
   spec.timeout_s = 2;
   spec.fault = "stuck-receiver";

@@ -14,6 +14,7 @@
 #include "common/build_info.hpp"
 #include "refit/base/bytes.hpp"
 #include "refit/base/error.hpp"
+#include "refit/report/environment.hpp"
 
 namespace refit::apps {
 namespace {
@@ -100,6 +101,22 @@ void add_seconds_option(CLI::App& app, const std::string& name, double& seconds,
          },
          description)
       ->type_name("SECONDS");
+}
+
+void add_threads_option(CLI::App& app, unsigned& threads, const std::string& description) {
+  threads = report::usable_cpus();
+  app.add_option("--threads", threads, description)
+      ->check(CLI::Range(1u, 4096u).description(""))
+      ->type_name("N");
+}
+
+std::string progress_bar(std::uint64_t done, std::uint64_t total) {
+  constexpr std::uint64_t kCells = 40;
+  const auto full =
+      total == 0
+          ? 0
+          : static_cast<std::uint64_t>(static_cast<double>(done) / static_cast<double>(total) * kCells);
+  return fmt::format("{}[{:=<{}}{:{}}]", kClearLine, "", full, "", kCells - full);
 }
 
 }  // namespace refit::apps

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -29,5 +30,13 @@ void add_bytes_option(CLI::App& app, const std::string& name, std::uint64_t& byt
 /// Seconds of an option's value: finite and above 0.
 void add_seconds_option(CLI::App& app, const std::string& name, double& seconds,
                         const std::string& description);
+
+/// --threads: `threads` begins as all CPUs that may be used.
+void add_threads_option(CLI::App& app, unsigned& threads, const std::string& description);
+
+/// Goes back to the beginning of a terminal's line and clears it.
+inline constexpr const char* kClearLine = "\r\x1b[K";
+/// "[====    ]" on a cleared line: done of total.
+[[nodiscard]] std::string progress_bar(std::uint64_t done, std::uint64_t total);
 
 }  // namespace refit::apps

@@ -7,7 +7,6 @@
 
 #include "common/cli.hpp"
 #include "refit/base/error.hpp"
-#include "refit/report/environment.hpp"
 
 namespace refit::apps {
 namespace {
@@ -35,8 +34,6 @@ std::vector<std::string> words(const std::string& text) {
 }  // namespace
 
 void add_refit_options(CLI::App& app, RefitOptions& options) {
-  options.replay.backend.threads = report::usable_cpus();
-
   app.add_option("--scenario", options.scenario, "Scenario by name (see --list) or file")
       ->type_name("NAME|FILE");
   app.add_option("--model", options.model, "A model of your own instead: one rank, usual switches")
@@ -84,9 +81,7 @@ void add_refit_options(CLI::App& app, RefitOptions& options) {
   app.add_option("--seed", options.seed, "Of the weights and their updates")
       ->capture_default_str()
       ->type_name("N");
-  app.add_option("--threads", options.replay.backend.threads, "In each process [all CPUs that may be used]")
-      ->check(CLI::Range(1u, 4096u).description(""))
-      ->type_name("N");
+  add_threads_option(app, options.replay.backend.threads, "In each process [all CPUs that may be used]");
 }
 
 scenario::Scenario chosen_scenario(const RefitOptions& options) {

@@ -10,11 +10,6 @@
 
 namespace refit::apps {
 
-namespace {
-constexpr unsigned kCells = 40;
-constexpr const char* kClearLine = "\r\x1b[K";
-}  // namespace
-
 ProgressBar::ProgressBar(bool wanted) : enabled_(wanted && ::isatty(STDERR_FILENO) == 1) {}
 
 ProgressBar::~ProgressBar() {
@@ -23,9 +18,7 @@ ProgressBar::~ProgressBar() {
 
 void ProgressBar::show(unsigned done, unsigned planned, const std::string& what) {
   if (!enabled_) return;
-  const unsigned full = planned == 0 ? 0 : static_cast<unsigned>(std::uint64_t{kCells} * done / planned);
-  write_stderr(
-      fmt::format("{}[{:=<{}}{:{}}] {}/{} {}", kClearLine, "", full, "", kCells - full, done, planned, what));
+  write_stderr(fmt::format("{} {}/{} {}", progress_bar(done, planned), done, planned, what));
 }
 
 }  // namespace refit::apps

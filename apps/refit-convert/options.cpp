@@ -5,7 +5,6 @@
 
 #include "common/cli.hpp"
 #include "refit/base/error.hpp"
-#include "refit/report/environment.hpp"
 
 namespace refit::apps {
 namespace {
@@ -36,7 +35,6 @@ quant::ZeroScale zero_scale_of(const ConvertOptions& options, convert::Layout la
 void add_convert_options(CLI::App& app, ConvertOptions& options) {
   convert::Job& job = options.job;
   convert::Options& what = job.options;
-  job.threads = report::usable_cpus();
 
   app.set_version_flag("--version", version_line(app.get_name()));
   app.add_option("SRC", job.source, "A .safetensors file, or a directory of shards with their index")
@@ -83,9 +81,7 @@ void add_convert_options(CLI::App& app, ConvertOptions& options) {
       ->check(CLI::NonNegativeNumber.description(""))
       ->type_name("R");
 
-  app.add_option("--threads", job.threads, "Threads to work with [all CPUs that may be used]")
-      ->check(CLI::Range(1u, 4096u).description(""))
-      ->type_name("N");
+  add_threads_option(app, job.threads, "Threads to work with [all CPUs that may be used]");
   app.add_option("--backend", options.backend, "Where the work is done")
       ->capture_default_str()
       ->type_name("cpu|cuda");

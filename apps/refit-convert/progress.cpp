@@ -12,9 +12,7 @@
 namespace refit::apps {
 namespace {
 
-constexpr std::uint64_t kCells = 40;
 constexpr auto kInterval = std::chrono::milliseconds(200);
-constexpr const char* kClearLine = "\r\x1b[K";
 
 std::string time_left(double seconds) {
   const auto whole = static_cast<std::uint64_t>(std::ceil(seconds));
@@ -35,14 +33,12 @@ void ByteBar::show(std::uint64_t done, std::uint64_t total) {
   if (!enabled_ || done == 0 || (now < next_ && done < total)) return;
   next_ = now + kInterval;
   if (done == total) {
-    return write_stderr(
-        fmt::format("{}[{:=<{}}] {}, synchronizing", kClearLine, "", kCells, format_bytes(total)));
+    return write_stderr(fmt::format("{} {}, synchronizing", progress_bar(done, total), format_bytes(total)));
   }
   const double share = static_cast<double>(done) / static_cast<double>(total);
   const double left = std::chrono::duration<double>(now - begin_).count() * (1 - share) / share;
-  const auto full = static_cast<std::uint64_t>(share * kCells);
-  write_stderr(fmt::format("{}[{:=<{}}{:{}}] {} of {}, {}", kClearLine, "", full, "", kCells - full,
-                           format_bytes(done), format_bytes(total), time_left(left)));
+  write_stderr(fmt::format("{} {} of {}, {}", progress_bar(done, total), format_bytes(done),
+                           format_bytes(total), time_left(left)));
 }
 
 }  // namespace refit::apps

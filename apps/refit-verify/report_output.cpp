@@ -6,12 +6,10 @@
 #include "common/cli.hpp"
 #include "common/output_file.hpp"
 #include "refit/base/error.hpp"
-#include "refit/report/environment.hpp"
 
 namespace refit::apps {
 
 void add_report_options(CLI::App& command, ReportOptions& options) {
-  options.threads = report::usable_cpus();
   command.add_option("--max-report", options.max_report, "Tensors named when they differ")
       ->capture_default_str()
       ->type_name("N");
@@ -19,9 +17,7 @@ void add_report_options(CLI::App& command, ReportOptions& options) {
       ->type_name("FILE|-");
   command.add_option("--junit", options.junit, "Write the report as JUnit XML, a test case a tensor")
       ->type_name("FILE");
-  command.add_option("--threads", options.threads, "[all CPUs that may be used]")
-      ->check(CLI::Range(1u, 4096u).description(""))
-      ->type_name("N");
+  add_threads_option(command, options.threads, "[all CPUs that may be used]");
 }
 
 int report_audit(const ReportOptions& options, const std::vector<std::string>& inputs,

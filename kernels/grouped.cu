@@ -187,9 +187,9 @@ __device__ inline Lines lines_of(const Unit& unit, const UnitPart* parts, std::u
   find_rows(lines, unit, parts, index);
   const std::uint32_t begin = lines.column * line;
   if (lines.from != nullptr) lines.from += begin * (kLineSourceBytes / line);
-  lines.to = unit.values + std::uint64_t{lines.row + 4 * lines.warp} * unit.width + begin;
-  lines.row_step = unit.width;
-  lines.quarter_step = 32 * unit.width;
+  lines.to = unit.values + std::uint64_t{lines.row + 4 * lines.warp} * unit.pitch + begin;
+  lines.row_step = unit.pitch;
+  lines.quarter_step = 32 * unit.pitch;
   if (begin + lane_end <= unit.width) lines.mine = lines.fed;
   return lines;
 }
@@ -443,10 +443,28 @@ __device__ inline void quantize_again(const Lines& lines, unsigned which, const 
 }
 
 /// Line l's words (l, tile) of a warp go to bytes [64 w + 4 l, ..) of the 128x4 tile.
-__device__ inline std::byte* in_scale_tile(const Unit& unit, const Lines& lines, std::uint32_t scale_cols,
-                                           std::uint32_t tile, unsigned line) {
-  const std::uint64_t tiles_of_a_row = (scale_cols + 3) / 4;
+__device__ inline std::byte* in_scale_tile(const Unit& unit, const Lines& lines, std::uint32_t tile,
+                                           unsigned line) {
+  const std::uint64_t tiles_of_a_row = (unit.scale_cols + 3) / 4;
   return unit.scales + (lines.row / kTileRows * tiles_of_a_row + tile) * 512 + 64 * lines.warp + 4 * line;
+}
+
+/// `count` scales of a line from column `column` of the unit on, 1 to 4 in `word`, whose other bytes are 0.
+/// They may begin anywhere in a tile. After the last column of the stored row its tile is filled up with
+/// zeros.
+__device__ inline void store_in_tiles(const Unit& unit, const Lines& lines, std::uint32_t column,
+                                      unsigned line, std::uint32_t word, unsigned count) {
+  const std::uint32_t at = unit.scale_col + column;
+  const bool ends_row = at + count == unit.scale_cols;
+  if (unit.scale_words && (count == 4 || ends_row)) {
+    return store_once(in_scale_tile(unit, lines, at / 4, line), word);
+  }
+  const unsigned padding = ends_row ? (4 - unit.scale_cols % 4) % 4 : 0;
+#pragma unroll 1
+  for (unsigned i = 0; i < count + padding; ++i) {
+    const std::uint32_t byte = i < count ? word >> (8 * i) : 0;
+    in_scale_tile(unit, lines, (at + i) / 4, line)[(at + i) % 4] = static_cast<std::byte>(byte);
+  }
 }
 
 __device__ inline void store_scales(const Lines& lines, const Unit& unit, const std::uint32_t* words) {
@@ -458,15 +476,16 @@ __device__ inline void store_scales(const Lines& lines, const Unit& unit, const 
     return store_word(unit.scales + first, words[lines.lane], count, unit.scale_words);
   }
   const unsigned line = lines.lane % kLines, half = lines.lane / kLines;
-  const std::uint32_t scale_cols = unit.width / kBlockElements;
+  const std::uint32_t own_cols = unit.width / kBlockElements;
   const std::uint32_t column = lines.column * kLineScales + 4 * half;
-  if (column >= scale_cols || (lines.fed >> line & 1) == 0) return;
+  if (column >= own_cols || (lines.fed >> line & 1) == 0) return;
   const std::uint32_t word = words[2 * line + half];
+  const unsigned count = min(own_cols - column, 4u);
   if (unit.scale_layout == ScaleLayout::tiled_128x4) {
-    return store_word(in_scale_tile(unit, lines, scale_cols, column / 4, line), word, 4, unit.scale_words);
+    return store_in_tiles(unit, lines, column, line, word, count);
   }
   const std::uint64_t row = lines.row + row_of_line(lines.warp, line);
-  store_word(unit.scales + row * scale_cols + column, word, min(scale_cols - column, 4u), unit.scale_words);
+  store_word(unit.scales + row * unit.scale_cols + unit.scale_col + column, word, count, unit.scale_words);
 }
 
 __device__ void quantize_tile(const Unit& unit, std::uint32_t index, uint4* staging, std::uint32_t* words,
@@ -517,8 +536,8 @@ __device__ void lay_scales_out(const Unit& unit, std::uint32_t index, std::uint3
   if ((lines.fed >> lane & 1) == 0) return;
   const unsigned tiles = min((width - first + 3) / 4, kLineWords);
   for (unsigned t = half; t < tiles; t += 2) {
-    store_word(in_scale_tile(unit, lines, width, first / 4 + t, lane), shared[lane * kLinePitch + t], 4,
-               unit.scale_words);
+    const std::uint32_t at = first + 4 * t;
+    store_in_tiles(unit, lines, at, lane, shared[lane * kLinePitch + t], min(width - at, 4u));
   }
 }
 

@@ -54,13 +54,16 @@ struct UnitPart {
 };
 
 struct Unit {
-  const std::byte* from = nullptr;             ///< flat kinds: the first byte
-  std::byte* values = nullptr;                 ///< flat kinds: the first byte; else stored row 0
-  std::byte* scales = nullptr;                 ///< the same
+  const std::byte* from = nullptr;  ///< flat kinds: the first byte
+  std::byte* values = nullptr;      ///< flat kinds: the first byte; else the first column of stored row 0
+  std::byte* scales = nullptr;      ///< flat kinds: the first byte; else column 0 of stored row 0
   const std::uint32_t* source_rows = nullptr;  ///< stored -> canonical row; null: itself
   std::uint64_t size = 0;                      ///< flat kinds: bytes or elements
   std::uint64_t stride = 0;                    ///< bytes between source rows
-  std::uint32_t width = 0;  ///< of a stored row: bytes, elements, or scale columns without padding
+  std::uint32_t width = 0;       ///< that moves of a row: bytes, elements, or scale columns without padding
+  std::uint32_t pitch = 0;       ///< from one stored row to the next, counted as width is; 0 for flat kinds
+  std::uint32_t scale_cols = 0;  ///< of a stored row, without padding
+  std::uint32_t scale_col = 0;   ///< where the first of them goes
   std::uint32_t column_tiles = 1;
   std::uint32_t first_row = 0, end_row = 0;  ///< stored rows; the first is a multiple of kTileRows
   std::uint32_t first_tile = 0;              ///< in the list of all tiles

@@ -65,14 +65,19 @@ void check_guards(const Range* ranges, const Tile* tiles, std::uint32_t tile_cou
 // --- weights (lib/device/weights.hpp says which values) ---------------------------------------------------
 
 enum class WeightKind : std::uint8_t { bf16, f32, bytes };
+/// `runs` runs of `run` elements of a tensor; run r begins at element first + r * cols and lies at
+/// data + r * pitch. Elements are of `kind`.
 struct Weights {
   std::byte* data = nullptr;
   std::uint64_t key = 0;       ///< of tensor and seed (fill), or of tensor, seed and step (update)
-  std::uint64_t elements = 0;  ///< of `kind`
-  std::uint64_t cols = 1;
+  std::uint64_t elements = 0;  ///< of the tensor
+  std::uint64_t cols = 1;      ///< of the tensor
+  std::uint64_t first = 0, run = 0, runs = 0;
+  std::uint64_t pitch = 0;  ///< bytes
   WeightKind kind = WeightKind::bytes;
 };
-/// Tile i of an item is its elements [i * kWeightTile, (i + 1) * kWeightTile).
+/// Tile i of an item is the elements [i * kWeightTile, (i + 1) * kWeightTile) of its runs, one behind the
+/// other.
 inline constexpr std::uint64_t kWeightTile = 16 << 10;
 void fill_weights(const Weights* weights, const Tile* tiles, std::uint32_t tile_count, Stream stream);
 void update_weights(const Weights* weights, const Tile* tiles, std::uint32_t tile_count, Stream stream);

@@ -164,23 +164,60 @@ __device__ void store(std::byte* to, std::uint32_t bytes, ulonglong2 words) {
   }
 }
 
+/// Where element j of the runs lies, and which element of the tensor it is.
+struct Spot {
+  std::byte* at;
+  std::uint64_t i;
+};
+
+__device__ Spot spot_of(const Weights& box, std::uint64_t j, std::uint32_t size) {
+  if (box.runs == 1) return {box.data + j * size, box.first + j};
+  const std::uint64_t run = j / box.run, within = j - run * box.run;
+  return {box.data + run * box.pitch + within * size, box.first + run * box.cols + within};
+}
+
+/// One element of the 16 bytes that it is made with, wherever the box begins.
+template <bool kUpdate>
+__device__ void make_single(const Weights& box, const Spot& spot, std::uint32_t size, std::uint32_t at_once) {
+  const std::uint64_t begin = spot.i / at_once * at_once;
+  const std::uint32_t bit = static_cast<std::uint32_t>(spot.i - begin) * size * 8;
+  ulonglong2 words;
+  if constexpr (kUpdate) {
+    // An element moves by its own value alone.
+    const std::uint64_t own = load(spot.at, size).x;
+    words = updated(box, begin, bit < 64 ? ulonglong2{own << bit, 0} : ulonglong2{0, own << (bit - 64)});
+  } else {
+    words = filled(box, begin);
+  }
+  store(spot.at, size, {bit < 64 ? words.x >> bit : words.y >> (bit - 64), 0});
+}
+
 /// Fills or updates the tile of this block.
 template <bool kUpdate>
 __global__ void __launch_bounds__(kThreads)
     weights_kernel(const Weights* __restrict__ weights, const Tile* __restrict__ tiles) {
   const Tile tile = tiles[blockIdx.x];
-  const Weights tensor = weights[tile.item];
-  const std::uint32_t size = bytes_of_element(tensor.kind);
-  const std::uint32_t at_once = tensor.kind == WeightKind::bf16 ? 8 : tensor.kind == WeightKind::f32 ? 4 : 16;
+  const Weights box = weights[tile.item];
+  const std::uint32_t size = bytes_of_element(box.kind);
+  const std::uint32_t at_once = 16 / size;
+  const std::uint64_t count = box.runs * box.run;
   const std::uint64_t begin = tile.index * kWeightTile;
-  const std::uint64_t end = begin + kWeightTile < tensor.elements ? begin + kWeightTile : tensor.elements;
-  for (std::uint64_t i = begin + threadIdx.x * at_once; i < end; i += kThreads * at_once) {
-    std::byte* const at = tensor.data + i * size;
-    const std::uint32_t bytes = end - i < at_once ? static_cast<std::uint32_t>(end - i) * size : 16;
+  const std::uint64_t end = begin + kWeightTile < count ? begin + kWeightTile : count;
+  const bool in_step =
+      box.first % at_once == 0 && (box.runs == 1 || (box.run % at_once == 0 && box.cols % at_once == 0));
+  if (!in_step) {
+    for (std::uint64_t j = begin + threadIdx.x; j < end; j += kThreads) {
+      make_single<kUpdate>(box, spot_of(box, j, size), size, at_once);
+    }
+    return;
+  }
+  for (std::uint64_t j = begin + threadIdx.x * at_once; j < end; j += kThreads * at_once) {
+    const Spot spot = spot_of(box, j, size);
+    const std::uint32_t bytes = end - j < at_once ? static_cast<std::uint32_t>(end - j) * size : 16;
     if constexpr (kUpdate) {
-      store(at, bytes, updated(tensor, i, load(at, bytes)));
+      store(spot.at, bytes, updated(box, spot.i, load(spot.at, bytes)));
     } else {
-      store(at, bytes, filled(tensor, i));
+      store(spot.at, bytes, filled(box, spot.i));
     }
   }
 }

@@ -1,9 +1,15 @@
 // The safetensors reader: what it accepts comes back bit for bit, what is wrong is refused by name.
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <bit>
+#include <chrono>
+#include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -12,6 +18,7 @@
 #include <set>
 #include <utility>
 
+#include "refit/checkpoint/checkpoint.hpp"
 #include "refit/checkpoint/safetensors.hpp"
 #include "support/catch.hpp"
 #include "support/error_of.hpp"
@@ -97,6 +104,21 @@ std::vector<std::string> names_of(const SafetensorsFile& file) {
   std::vector<std::string> names;
   for (const Entry& entry : file.entries()) names.push_back(entry.spec.name);
   return names;
+}
+
+constexpr std::size_t large = 1u << 20;
+
+/// A file of one tensor "w" of that many bytes.
+std::string write_large(const TempDir& dir, const std::string& name) {
+  return dir.write(
+      name, file_with(fmt::format(R"({{"w":{{"dtype":"U8","shape":[{0}],"data_offsets":[0,{0}]}}}})", large),
+                      large));
+}
+
+void check_changed(const SafetensorsFile& file, const std::string& what) {
+  const Error error = error_of([&] { file.check_unchanged(); });
+  CHECK(error.kind() == ErrorKind::runtime);
+  CHECK(std::string(error.what()).starts_with(file.path() + ": " + what));
 }
 
 }  // namespace
@@ -257,6 +279,89 @@ TEST_CASE("the golden files open with the tensors that their README lists") {
     if (std::popcount(p) % 2 == 0) even.push_back(static_cast<std::uint16_t>(p));
   }
   CHECK(values<std::uint16_t>(sweep, "sweep.pattern") == even);
+}
+
+// ---- files that change while they are open
+
+TEST_CASE("of a file that is cut short while it is read zeros are read, and that is said") {
+  const TempDir dir;
+  const std::string path = write_large(dir, "cut.safetensors"), other = write_large(dir, "other.safetensors");
+  const auto file = SafetensorsFile::open(path), whole = SafetensorsFile::open(other);
+  file.check_unchanged();
+  CHECK(file.data("w").back() == std::byte{0x5A});
+  std::filesystem::resize_file(path, large / 2);
+  const auto bytes = file.data("w");
+  CHECK(bytes[0] == std::byte{0x5A});
+  for (std::size_t i = bytes.size(); i > bytes.size() / 2 + 4096; i -= 4096) {  // again and again, backwards
+    CHECK(bytes[i - 1] == std::byte{0});
+  }
+  CHECK(bytes[large / 4] == std::byte{0x5A});
+  check_changed(file, "became shorter while it was read");
+  std::filesystem::resize_file(path, bytes.size() + 8 + 64);
+  CHECK_THROWS_AS(file.check_unchanged(), Error);  // as long again, but zeros were read
+  whole.check_unchanged();
+  CHECK(whole.data("w").back() == std::byte{0x5A});
+}
+
+TEST_CASE("a file that is rewritten, replaced or removed while it is read is named") {
+  const TempDir dir;
+  const auto opened = [&] { return SafetensorsFile::open(write_large(dir, "file.safetensors")); };
+  {
+    const auto file = opened();
+    std::filesystem::last_write_time(file.path(),
+                                     std::filesystem::file_time_type::clock::now() + std::chrono::seconds(5));
+    check_changed(file, "changed while it was read");
+  }
+  {
+    const auto file = opened();
+    std::filesystem::rename(write_large(dir, "new"), file.path());
+    check_changed(file, "was replaced by another file while it was read");
+  }
+  const auto file = opened();
+  std::filesystem::remove(file.path());
+  check_changed(file, "was removed while it was read: No such file");
+}
+
+TEST_CASE("who reads a checkpoint hears of a change instead of what came of it") {
+  const TempDir dir;
+  const Checkpoint checkpoint = Checkpoint::open(write_large(dir, "file.safetensors"));
+  int calls = 0;
+  read_unchanged({&checkpoint, nullptr}, [&] { ++calls; });
+  CHECK(calls == 1);
+  check_input_error([&] { read_unchanged({&checkpoint}, [] { fail_input("of its own"); }); }, "of its own");
+  std::filesystem::resize_file(checkpoint.path(), 100);
+  for (const bool fails : {false, true}) {
+    const Error error = error_of([&] {
+      read_unchanged({&checkpoint}, [&] {
+        if (fails) fail_input("a weight that is zero");
+      });
+    });
+    CHECK(error.kind() == ErrorKind::runtime);
+    CHECK(contains(error.what(), "file.safetensors: became shorter while it was read"));
+  }
+}
+
+TEST_CASE("a bus error that is not a checkpoint's ends the process as it always did") {
+  const TempDir dir;
+  const std::string path = write_large(dir, "mine");
+  const auto open = SafetensorsFile::open(write_large(dir, "file.safetensors"));
+  for (const bool sent : {false, true}) {
+    CAPTURE(sent);
+    const pid_t child = ::fork();
+    REQUIRE(child >= 0);
+    if (child == 0) {
+      if (sent) ::raise(SIGBUS);
+      const int fd = ::open(path.c_str(), O_RDWR);
+      const auto* const bytes =
+          static_cast<const volatile char*>(::mmap(nullptr, large, PROT_READ, MAP_SHARED, fd, 0));
+      (void)!::ftruncate(fd, 0);
+      ::_exit(bytes[large / 2]);
+    }
+    int status = 0;
+    REQUIRE(::waitpid(child, &status, 0) == child);
+    // A sanitizer's report ends the process with a code of its own.
+    CHECK((WIFSIGNALED(status) ? WTERMSIG(status) == SIGBUS : WEXITSTATUS(status) != 0));
+  }
 }
 
 // ---- the object

@@ -3,11 +3,13 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <map>
+#include <utility>
 
 #include "convert/experts.hpp"
 #include "convert/patterns.hpp"
@@ -298,6 +300,40 @@ TEST_CASE("A slab of all experts becomes what its experts become, on every rank"
   check_input_error([&] { (void)made(path, slabs, {}); }, path, "gate_up_proj", "K in the middle");
 }
 
+TEST_CASE("The embedding and head of a prediction layer are cut and padded like the model's") {
+  const TempDir dir;
+  const std::string layer = "model.layers.4.";
+  const std::vector<NamedTensor> tensors = {weight(layer + "embed_tokens.weight", {20, 32}),
+                                            weight(layer + "shared_head.head.weight", {20, 32}),
+                                            weight(layer + "eh_proj.weight", {32, 64})};
+  model::Inventory model;
+  model.dims.vocab = 20;
+  model.dims.heads = 2;
+  for (const NamedTensor& tensor : tensors) {
+    model.mtp.push_back({.spec = tensor.spec, .kind = model::Kind::mtp_other});
+  }
+  const auto source = checkpoint::Checkpoint::open(file_of(dir, tensors));
+  Options options{.recipe = model::RecipeKind::none};
+  options.tp_size = 2;
+  for (options.tp_rank = 0; options.tp_rank < 2; ++options.tp_rank) {
+    const Conversion conversion = conversion_of(source, &model, options);
+    REQUIRE(conversion.targets.size() == 3);
+    for (std::size_t t = 0; t < 2; ++t) {
+      CHECK(conversion.outputs[t].shape == Shape{32, 32});
+      const std::vector<Piece>& pieces = conversion.targets[t].pieces;
+      REQUIRE(pieces.size() == (options.tp_rank == 0 ? 2 : 1));
+      CHECK(pieces.back().source == kNone);
+      CHECK(pieces.back().rows == (options.tp_rank == 0 ? 12 : 32));
+    }
+    CHECK(conversion.outputs[2].shape == Shape{32, 64});
+    CHECK(conversion.source_bytes == (options.tp_rank == 0 ? 2 * 20 * 64 : 0) + 32 * 128);
+  }
+  model.dims.vocab = 21;
+  check_input_error(
+      [&] { (void)conversion_of(source, &model, {.recipe = model::RecipeKind::none, .tp_size = 2}); },
+      "embed_tokens", "20 rows are fewer than the 21");
+}
+
 TEST_CASE("Stacks that are not whole are refused by what is missing or different") {
   const TempDir dir;
   const Options options{.layout = Layout::flashinfer_trtllm};
@@ -337,6 +373,102 @@ TEST_CASE("A conversion that is stopped leaves nothing") {
   });
   CHECK(error.kind() == ErrorKind::runtime);
   CHECK(contains(error.what(), "interrupted"));
+  CHECK(std::distance(std::filesystem::directory_iterator(dir.path("")), {}) == 1);
+}
+
+TEST_CASE("What an earlier conversion did is said no longer, but a slice stays one") {
+  const TempDir dir;
+  const NamedTensor values = filled("a.weight", DType::f8_e4m3, {4, 64});
+  const NamedTensor scales = filled("a.weight_scale", DType::u8, {4, 2});
+  const std::map<std::string, std::string> before = {{"format", "pt"},
+                                                     {"step", "7"},
+                                                     {"refit.format", "mxfp8"},
+                                                     {"refit.layout", "checkpoint"},
+                                                     {"refit.rounding", "vllm-floor"},
+                                                     {"refit.tp", "1/2"},
+                                                     {"refit.other", "x"}};
+  const std::string source =
+      dir.write("src.safetensors",
+                checkpoint::make_header({values.spec, scales.spec}, before) + values.bytes + scales.bytes);
+  const auto metadata_after = [&](const Options& options, const std::string& from) {
+    const std::string out = dir.path("out.safetensors");
+    (void)convert::convert({.source = from, .destination = out, .options = options, .overwrite = true}, {});
+    return checkpoint::Checkpoint::open(out).shards().front().metadata();
+  };
+  using Metadata = std::map<std::string, std::string>;
+  CHECK(metadata_after({.layout = Layout::linear_128x4}, source) == Metadata{{"format", "pt"},
+                                                                             {"step", "7"},
+                                                                             {"refit.format", "mxfp8"},
+                                                                             {"refit.layout", "linear-128x4"},
+                                                                             {"refit.rounding", "vllm-floor"},
+                                                                             {"refit.tp", "1/2"}});
+  CHECK(metadata_after({.format = Format::bf16}, source) ==
+        Metadata{{"format", "pt"}, {"step", "7"}, {"refit.format", "bf16"}, {"refit.tp", "1/2"}});
+  std::filesystem::rename(dir.path("out.safetensors"), dir.path("bf16.safetensors"));
+  CHECK(metadata_after({.quant = {.rounding = quant::Rounding::torchao_even}}, dir.path("bf16.safetensors"))
+            .at("refit.rounding") == "torchao-even");
+  check_input_error([&] { (void)metadata_after({.tp_size = 2}, source); }, source, "--tp-size 2",
+                    "is a slice already", "1/2");
+}
+
+TEST_CASE("A source that changes while it is converted leaves no result") {
+  const TempDir dir;
+  const std::string path = file_of(dir, {weight("a.weight", {2048, 2048}), weight("b.weight", {2048, 2048})});
+  for (const bool overwrites : {false, true}) {
+    CAPTURE(overwrites);
+    std::filesystem::last_write_time(path,
+                                     std::filesystem::file_time_type::clock::now() - std::chrono::seconds(9));
+    const Error error = error_of([&] {
+      bool first = true;
+      (void)convert::convert({.source = path, .destination = dir.path("out.safetensors"), .options = {}},
+                             {.progress =
+                                  [&](std::uint64_t, std::uint64_t) {
+                                    if (!std::exchange(first, false)) return;
+                                    if (overwrites) {
+                                      std::ofstream(path, std::ios::in | std::ios::out).write("\xff\xff", 2);
+                                    } else {
+                                      std::filesystem::resize_file(path, 4096);
+                                    }
+                                  },
+                              .stop = {}});
+    });
+    CHECK(error.kind() == ErrorKind::runtime);
+    CHECK(contains(error.what(),
+                   path + (overwrites ? ": changed" : ": became shorter") + " while it was read"));
+    CHECK(std::distance(std::filesystem::directory_iterator(dir.path("")), {}) == 1);
+    (void)file_of(dir, {weight("a.weight", {2048, 2048}), weight("b.weight", {2048, 2048})});
+  }
+}
+
+TEST_CASE("A lone file does not become a directory's name") {
+  const TempDir dir;
+  const std::string path = file_of(dir, {weight("a.weight", {4, 64})});
+  std::filesystem::create_directory(dir.path("there"));
+  for (const bool overwrite : {false, true}) {
+    for (const char* name : {"there", "there/", "new/"}) {
+      check_input_error(
+          [&] {
+            (void)convert::convert(
+                {.source = path, .destination = dir.path(name), .options = {}, .overwrite = overwrite}, {});
+          },
+          dir.path(name), "is one file");
+    }
+  }
+  CHECK_FALSE(std::filesystem::exists(dir.path("new")));
+}
+
+TEST_CASE("An error before the commit leaves nothing, and the report is complete by then") {
+  const TempDir dir;
+  const std::string path = file_of(dir, {weight("a.weight", {4, 64})});
+  std::string json;
+  (void)error_of([&] {
+    (void)convert::convert({.source = path, .destination = dir.path("out.safetensors"), .options = {}}, {},
+                           [&](const Report& report) {
+                             json = to_json(report);
+                             fail_runtime("no room for the report");
+                           });
+  });
+  CHECK(contains(json, "\"quantized\": 1"));
   CHECK(std::distance(std::filesystem::directory_iterator(dir.path("")), {}) == 1);
 }
 

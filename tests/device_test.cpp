@@ -1,13 +1,18 @@
 // The host backend: weights, tasks, memory of two owners.
 #include <algorithm>
 #include <cstring>
+#include <numeric>
+#include <random>
 
 #include "refit/base/error.hpp"
 #include "refit/device/backend.hpp"
 #include "refit/device/weights.hpp"
 #include "refit/verify/verify.hpp"
 #include "support/catch.hpp"
+#include "support/column_tasks.hpp"
+#include "support/row_quantizer.hpp"
 #include "support/tiny_model.hpp"
+#include "support/weight_boxes.hpp"
 
 using namespace refit;
 
@@ -29,13 +34,13 @@ TEST_CASE("weights are the same for any number of threads, change every step, an
   const plan::Plan plan = plan_with(quant::NonFinite::refuse);
   std::vector<std::byte> one(plan.source_arena_bytes), four(plan.source_arena_bytes);
   ThreadPool single(1), several(4);
-  device::fill_weights(plan, one, 7, single);
-  device::fill_weights(plan, four, 7, several);
+  device::fill_weights(device::weight_boxes(plan, one), 7, single);
+  device::fill_weights(device::weight_boxes(plan, four), 7, several);
   CHECK(one == four);
   const std::vector<std::byte> before = one;
   for (std::uint64_t step = 1; step <= 3; ++step) {
-    device::update_weights(plan, one, 7, step, single);
-    device::update_weights(plan, four, 7, step, several);
+    device::update_weights(device::weight_boxes(plan, one), 7, step, single);
+    device::update_weights(device::weight_boxes(plan, four), 7, step, several);
   }
   CHECK(one == four);
   for (const plan::Source& source : plan.sources) {
@@ -48,11 +53,41 @@ TEST_CASE("weights are the same for any number of threads, change every step, an
   }
 }
 
+TEST_CASE("a box of a tensor has the tensor's values, wherever it begins, and touches nothing else") {
+  ThreadPool pool(2);
+  for (const test::BoxCase& box : test::weight_box_cases()) {
+    const TensorSpec& tensor = box.tensor;
+    const std::uint64_t size = size_of(tensor.dtype), row_bytes = tensor.cols() * size;
+    std::vector<std::byte> whole(tensor.bytes());
+    const device::WeightBox all{.tensor = &tensor,
+                                .rows = tensor.rows(),
+                                .cols = tensor.cols(),
+                                .data = whole.data(),
+                                .pitch = row_bytes};
+    std::vector<std::byte> part(box.bytes(), std::byte{0xAB}), expected = part;
+    const device::WeightBox some = box.in(part.data());
+    device::fill_weights({&all, 1}, 5, pool);
+    device::fill_weights({&some, 1}, 5, pool);
+    for (std::uint64_t step = 0; step <= 2; ++step) {
+      if (step > 0) {
+        device::update_weights({&all, 1}, 5, step, pool);
+        device::update_weights({&some, 1}, 5, step, pool);
+      }
+      for (std::uint64_t r = 0; r < box.rows; ++r) {
+        std::memcpy(box.in(expected.data()).data + r * some.pitch,
+                    whole.data() + (box.row + r) * row_bytes + box.col * size, box.cols * size);
+      }
+      CAPTURE(name_of(tensor.dtype), box.row, box.rows, box.col, box.cols, step);
+      REQUIRE(part == expected);
+    }
+  }
+}
+
 TEST_CASE("an FP32 router bias does not survive a cast to BF16") {
   const plan::Plan plan = plan_with(quant::NonFinite::refuse);
   std::vector<std::byte> weights(plan.source_arena_bytes);
   ThreadPool pool(1);
-  device::fill_weights(plan, weights, 1, pool);
+  device::fill_weights(device::weight_boxes(plan, weights), 1, pool);
   unsigned biases = 0;
   for (const plan::Source& source : plan.sources) {
     if (source.kind != model::Kind::router_bias) continue;
@@ -73,7 +108,7 @@ TEST_CASE(
   std::vector<std::byte> weights(plan.source_arena_bytes), parameters(plan.destination_arena_bytes);
   ThreadPool pool(2);
   const auto backend = device::make_host_backend(2);
-  device::fill_weights(plan, weights, 1, pool);
+  device::fill_weights(device::weight_boxes(plan, weights), 1, pool);
   const auto victim = std::find_if(plan.sources.begin(), plan.sources.end(), [](const plan::Source& s) {
     return s.spec.name == "model.layers.2.mlp.experts.5.down_proj.weight";
   });
@@ -96,4 +131,47 @@ TEST_CASE(
   const verify::InPlace result = verify::check_in_place(permissive, weights, parameters, pool);
   CHECK(result.quantizer.mismatches == 0);
   CHECK(result.layout.mismatches == 0);
+}
+
+TEST_CASE("rows quantized by a backend are what the quantizer gives, call after call") {
+  device::RowQuantizer by_backend(device::make_host_backend(2));
+  CHECK(by_backend.device() == "cpu");
+  test::check_row_quantizer(by_backend);
+}
+
+TEST_CASE("column pieces of a task do what the whole does, and write nothing else") {
+  const std::unique_ptr<device::Backend> backend = device::make_host_backend(2);
+  std::mt19937_64 random(3);
+  std::vector<std::uint32_t> map(150);
+  std::iota(map.begin(), map.end(), 0u);
+  std::shuffle(map.begin(), map.end(), random);
+  const std::string tensor = "a test's tensor";
+  // Finite as BF16 and as FP32.
+  std::vector<std::byte> input(map.size() * 2048 * 4);
+  for (std::byte& byte : input) byte = static_cast<std::byte>(random() & 0x3F);
+  std::uint64_t seed = 0;
+  for (const test::WholeTask& whole : test::whole_tasks(map, tensor)) {
+    for (int repetition = 0; repetition < 4; ++repetition) {
+      std::vector<std::byte> expected(1 << 20, std::byte{0xAB}), got = expected;
+      const auto run_into = [&](std::vector<std::byte>& out, std::vector<device::Task> tasks) {
+        for (device::Task& task : tasks) {
+          const bool has_values = task.op != device::Op::scales && task.op != device::Op::zero;
+          const bool has_scales = task.op != device::Op::copy && task.op != device::Op::round_bf16;
+          if (has_values) task.values = out.data() + 64;
+          if (has_scales) task.scales = out.data() + (3 << 18);
+        }
+        backend->run(tasks);
+        backend->finish(Deadline::after(std::chrono::seconds(10)));
+      };
+      device::Task task = whole.task;
+      if (task.op != device::Op::zero) task.from = input.data();
+      run_into(expected, {task});
+      test::WholeTask placed = whole;
+      placed.task = task;
+      run_into(got, test::column_pieces(placed, ++seed));
+      CAPTURE(static_cast<int>(task.op), task.cols, task.row_map != nullptr,
+              static_cast<int>(task.scale_layout));
+      REQUIRE(got == expected);
+    }
+  }
 }

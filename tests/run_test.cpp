@@ -72,7 +72,7 @@ TEST_CASE(
   const plan::Plan plan = run::make_plan(seeded, seeded.control);
   std::vector<std::byte> weights(plan.source_arena_bytes);
   ThreadPool pool(2);
-  device::fill_weights(plan, weights, seeded.seed, pool);
+  device::fill_weights(device::weight_boxes(plan, weights), seeded.seed, pool);
   const auto written = [&](const std::string& path, bool bias_as_bf16) {
     std::vector<TensorSpec> tensors;
     for (const plan::Source& source : plan.sources) {

@@ -297,9 +297,10 @@ TEST_CASE("texts and copies of files stand beside the shards") {
   Writer writer = one_directory(dir.path("out"));
   writer.add_copy("tokenizer.json", dir.path("link"));
   writer.add_copy("empty.txt", dir.path("empty"));
-  writer.add_text(".hidden", "text");
+  writer.add_text(".gitattributes", "text");
   writer.commit();
-  CHECK(names_in(dir.path("out")) == Names{"model.safetensors", "tokenizer.json", "empty.txt", ".hidden"});
+  CHECK(names_in(dir.path("out")) ==
+        Names{"model.safetensors", "tokenizer.json", "empty.txt", ".gitattributes"});
   CHECK(read_bytes(dir.path("out/tokenizer.json")) == big);
   CHECK(fs::is_regular_file(fs::symlink_status(dir.path("out/tokenizer.json"))));
   CHECK(read_bytes(dir.path("out/empty.txt")).empty());
@@ -316,13 +317,18 @@ TEST_CASE("a further file needs a name of its own in a directory") {
   }
   check_input_error([&] { writer.add_text(index_file, "{}"); }, index_file);
   check_runtime_error([&] { writer.add_text("model.safetensors", ""); }, "model.safetensors", "File exists");
-  writer.add_text("a", "1");
-  check_runtime_error([&] { writer.add_text("a", "2"); }, dir.path("out"), "File exists");
-  check_input_error([&] { writer.add_copy("b", dir.path("none")); }, dir.path("none"), "No such file");
-  check_input_error([&] { writer.add_copy("b", dir.path("")); }, "Is a directory");
-  check_input_error([&] { writer.add_copy("b", "/dev/zero"); }, "/dev/zero", "not a regular file");
+  for (const char* name :
+       {"accounts.db", ".bashrc", ".json", "notes"}) {  // which would keep it from being replaced
+    CAPTURE(name);
+    check_input_error([&] { writer.add_text(name, ""); }, name, "a checkpoint has no such file");
+  }
+  writer.add_text("a.json", "1");
+  check_runtime_error([&] { writer.add_text("a.json", "2"); }, dir.path("out"), "File exists");
+  check_input_error([&] { writer.add_copy("b.py", dir.path("none")); }, dir.path("none"), "No such file");
+  check_input_error([&] { writer.add_copy("b.py", dir.path("")); }, "Is a directory");
+  check_input_error([&] { writer.add_copy("b.py", "/dev/zero"); }, "/dev/zero", "not a regular file");
   Writer file = one_file(dir.path("out.safetensors"));
-  check_input_error([&] { file.add_text("a", ""); }, "out.safetensors", "not a directory");
+  check_input_error([&] { file.add_text("a.json", ""); }, "out.safetensors", "not a directory");
 }
 
 // ---- the account of what was written
@@ -472,6 +478,12 @@ TEST_CASE("a directory that does not look like a checkpoint's is not replaced") 
   fs::remove(out + "/model.safetensors");
   check_input_error([&] { (void)one_directory(out, true); }, out, "files but none of a checkpoint");
   dir.write("out/config.json", "{}");
+  dir.write("out/accounts.db", "");
+  dir.write("out/zebra.db", "");
+  check_input_error([&] { (void)one_directory(out, true); }, out,
+                    "holds accounts.db, which is not a checkpoint's");
+  fs::remove(out + "/accounts.db");
+  fs::remove(out + "/zebra.db");
   fs::create_directory(out + "/src");
   check_input_error([&] { (void)one_directory(out, true); }, out, "holds src, which is not a file");
   fs::remove(out + "/src");

@@ -3,8 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <limits>
-
 #include "refit/base/error.hpp"
 #if REFIT_HAS_CUDA
 #include "refit/cuda/backend.hpp"
@@ -13,20 +11,16 @@
 namespace refit::apps {
 namespace {
 
-/// What stays free on a GPU beside the replay, for other users of it.
-constexpr std::uint64_t kSparedBytes = 512u << 20;
-
-device::Transport transport_of(const RefitOptions& options, device::Kind kind) {
-  if (options.transport == "auto") {
+device::Transport transport_of(const BackendOptions& options, const std::string& name, device::Kind kind) {
+  if (name == "auto") {
     return kind == device::Kind::cpu ? device::Transport::shm : device::Transport::cuda_ipc;
   }
-  const auto transport = device::parse_transport(options.transport);
+  const auto transport = device::parse_transport(name);
   if (!transport) {
-    fail_input(fmt::format("--transport: {} is not one of auto, shm, cuda-ipc, cuda-vmm", options.transport));
+    fail_input(fmt::format("--transport: {} is not one of auto, shm, cuda-ipc, cuda-vmm", name));
   }
   if ((*transport == device::Transport::shm) != (kind == device::Kind::cpu)) {
-    fail_input(
-        fmt::format("--transport {} does not go with --backend {}", options.transport, options.backend));
+    fail_input(fmt::format("--transport {} does not go with --backend {}", name, options.kind));
   }
   return *transport;
 }
@@ -44,26 +38,25 @@ std::unique_ptr<device::Backend> make_backend(const device::Choice& choice) {
 #endif
 }
 
-void choose_backend(RefitOptions& options, bool dry_run) {
-  const auto kind = device::parse_kind(options.backend);
-  if (!kind) fail_input(fmt::format("--backend: {} is not one of cpu, cuda", options.backend));
-  device::Choice& choice = options.replay.backend;
+void add_backend_options(CLI::App& app, BackendOptions& options, const std::string& description) {
+  app.add_option("--backend", options.kind, description)->capture_default_str()->type_name("cpu|cuda");
+  app.add_option("--device", options.ordinal, "Which GPU, as CUDA counts them")
+      ->check(CLI::Range(0, 1023).description(""))
+      ->capture_default_str()
+      ->type_name("N");
+}
+
+device::Choice backend_choice(const BackendOptions& options, const std::string& transport) {
+  const auto kind = device::parse_kind(options.kind);
+  if (!kind) fail_input(fmt::format("--backend: {} is not one of cpu, cuda", options.kind));
+  device::Choice choice;
   choice.kind = *kind;
-  choice.transport = transport_of(options, *kind);
-  choice.ordinal = options.device;
-  choice.timeout_s = options.timeout_s;
-  if (*kind == device::Kind::cpu) {
-    if (options.device != 0) fail_input("--device chooses a GPU and needs --backend cuda");
-    return;
+  choice.transport = transport_of(options, transport, *kind);
+  choice.ordinal = options.ordinal;
+  if (*kind == device::Kind::cpu && options.ordinal != 0) {
+    fail_input("--device chooses a GPU and needs --backend cuda");
   }
-  std::uint64_t& budget = options.replay.memory_budget;
-  try {
-    const std::uint64_t free = make_backend(choice)->available_memory();
-    if (budget == 0) budget = free > kSparedBytes ? free - kSparedBytes : 1;
-  } catch (const Error&) {
-    if (!dry_run) throw;
-    if (budget == 0) budget = std::numeric_limits<std::uint64_t>::max();
-  }
+  return choice;
 }
 
 }  // namespace refit::apps

@@ -1,16 +1,27 @@
 // The backends this build has: the one place that knows them all.
 #pragma once
 
-#include "common/refit_options.hpp"
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <string>
+
 #include "refit/device/backend.hpp"
 
 namespace refit::apps {
 
+struct BackendOptions {
+  std::string kind = "cpu";
+  int ordinal = 0;
+};
+
+/// --backend and --device.
+void add_backend_options(CLI::App& app, BackendOptions& options, const std::string& description);
+
+/// Error(input) for a backend that is not known, a GPU's number without a GPU, and a transport ("auto" or a
+/// name) of another backend.
+[[nodiscard]] device::Choice backend_choice(const BackendOptions& options, const std::string& transport);
+
 /// Error(input) for a backend that this build lacks, Error(runtime) for one that cannot run here.
 [[nodiscard]] std::unique_ptr<device::Backend> make_backend(const device::Choice& choice);
-
-/// Reads --backend, --transport and --device into the replay request and completes it: on a GPU the default
-/// memory budget is what is free there. Without a usable GPU, a dry run assumes one that holds everything.
-void choose_backend(RefitOptions& options, bool dry_run);
 
 }  // namespace refit::apps

@@ -14,6 +14,7 @@
 #include "common/build_info.hpp"
 #include "refit/base/bytes.hpp"
 #include "refit/base/error.hpp"
+#include "refit/base/printable.hpp"
 #include "refit/report/environment.hpp"
 
 namespace refit::apps {
@@ -23,7 +24,7 @@ constexpr int kUsage = 2;
 constexpr int kRuntime = 3;
 
 int complain(const CLI::App& app, const char* sentence, int code) {
-  write_stderr(fmt::format("{}: {}\n", app.get_name(), sentence));
+  write_stderr(fmt::format("{}: {}\n", app.get_name(), printable(sentence)));
   return code;
 }
 

@@ -23,18 +23,32 @@ std::string reason(int error) {
   return std::generic_category().message(error);
 }
 
+std::string directory_of(const std::string& path) {
+  const fs::path parent = fs::path(path).parent_path();
+  return parent.empty() ? "." : parent.string();
+}
+
+/// Whether the file system of `directory` has files without a name.
+bool takes_unnamed_files(const std::string& directory) {
+  const int fd = ::open(directory.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
+  if (fd >= 0) ::close(fd);
+  return fd >= 0;
+}
+
+}  // namespace
+
 /// A descriptor to write to; close() tells what the destructor cannot.
-class Writer {
+class OutputFile::Descriptor {
  public:
-  Writer(const std::string& path, int flags)
+  Descriptor(const std::string& path, int flags)
       : path_(path), fd_(::open(path.c_str(), O_WRONLY | O_CLOEXEC | flags, 0666)) {
     if (fd_ < 0) fail("create or open");
   }
-  ~Writer() {
+  ~Descriptor() {
     if (fd_ >= 0) ::close(fd_);
   }
-  Writer(const Writer&) = delete;
-  Writer& operator=(const Writer&) = delete;
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
 
   void write(std::string_view text) {
     while (!text.empty()) {
@@ -65,20 +79,6 @@ class Writer {
   int fd_;
 };
 
-std::string directory_of(const std::string& path) {
-  const fs::path parent = fs::path(path).parent_path();
-  return parent.empty() ? "." : parent.string();
-}
-
-/// Whether the file system of `directory` has files without a name.
-bool takes_unnamed_files(const std::string& directory) {
-  const int fd = ::open(directory.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600);
-  if (fd >= 0) ::close(fd);
-  return fd >= 0;
-}
-
-}  // namespace
-
 OutputFile::OutputFile(std::string path) : path_(std::move(path)) {
   if (is_stdout()) return;
   const auto refuse = [&](std::string_view why) {
@@ -99,46 +99,68 @@ OutputFile::OutputFile(std::string path) : path_(std::move(path)) {
   path_ = target.string();
   temporary_ = fmt::format("{}.{}.tmp", path_, ::getpid());
   try {
-    Writer(temporary_, O_CREAT | O_EXCL).close();
+    Descriptor(temporary_, O_CREAT | O_EXCL).close();
   } catch (const Error& error) {
     refuse(error.what());
   }
   ::unlink(temporary_.c_str());
 }
 
-void OutputFile::write(std::string_view text) const {
-  if (is_stdout()) {
-    write_stdout(text);
-  } else if (temporary_.empty()) {
-    write_device(text);
-  } else {
-    write_file(text);
+OutputFile::~OutputFile() {
+  if (prepared_ && !is_unnamed_) ::unlink(temporary_.c_str());
+}
+
+void OutputFile::write(std::string_view text) {
+  prepare(std::string(text));
+  publish();
+}
+
+void OutputFile::prepare(std::string text) {
+  text_ = std::move(text);
+  if (temporary_.empty()) return;
+  try {
+    write_temporary();
+  } catch (const Error& error) {
+    ::unlink(temporary_.c_str());
+    prepared_.reset();
+    fail_runtime(fmt::format("{} was not written: {}", path_, error.what()));
   }
 }
 
-void OutputFile::write_device(std::string_view text) const {
-  Writer writer(path_, 0);
-  writer.write(text);
-  writer.close();
-}
-
-void OutputFile::write_file(std::string_view text) const {
+void OutputFile::publish() {
+  if (is_stdout()) return write_stdout(text_);
+  if (temporary_.empty()) {
+    Descriptor device(path_, 0);
+    device.write(text_);
+    return device.close();
+  }
   try {
-    const std::string directory = directory_of(path_);
-    const bool unnamed = takes_unnamed_files(directory);
-    Writer writer(unnamed ? directory : temporary_, unnamed ? O_TMPFILE : O_CREAT | O_TRUNC);
-    writer.write(text);
-    struct stat existing {};
-    if (::stat(path_.c_str(), &existing) == 0) writer.set_mode(existing.st_mode & 07777);
-    writer.sync();
-    if (unnamed) writer.link_as(temporary_);
-    writer.close();
-    if (::rename(temporary_.c_str(), path_.c_str()) != 0) {
-      fail_runtime(fmt::format("cannot rename {} to {}: {}", temporary_, path_, reason(errno)));
-    }
+    rename_temporary();
   } catch (const Error& error) {
     ::unlink(temporary_.c_str());
+    prepared_.reset();
     fail_runtime(fmt::format("{} was not written: {}", path_, error.what()));
+  }
+  prepared_.reset();
+}
+
+void OutputFile::write_temporary() {
+  const std::string directory = directory_of(path_);
+  is_unnamed_ = takes_unnamed_files(directory);
+  prepared_ = std::make_unique<Descriptor>(is_unnamed_ ? directory : temporary_,
+                                           is_unnamed_ ? O_TMPFILE : O_CREAT | O_TRUNC);
+  prepared_->write(text_);
+  struct stat existing {};
+  if (::stat(path_.c_str(), &existing) == 0) prepared_->set_mode(existing.st_mode & 07777);
+  prepared_->sync();
+}
+
+void OutputFile::rename_temporary() {
+  if (is_unnamed_) prepared_->link_as(temporary_);
+  is_unnamed_ = false;
+  prepared_->close();
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0) {
+    fail_runtime(fmt::format("cannot rename {} to {}: {}", temporary_, path_, reason(errno)));
   }
 }
 

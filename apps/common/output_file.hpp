@@ -1,6 +1,7 @@
 // Where an app's machine-readable result goes.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,15 +15,27 @@ class OutputFile {
   /// Error(input) when `path` cannot be written. Whether it can is tried here, so that nobody runs for
   /// minutes first.
   explicit OutputFile(std::string path);
+  ~OutputFile();
+  OutputFile(const OutputFile&) = delete;
+  OutputFile& operator=(const OutputFile&) = delete;
   [[nodiscard]] bool is_stdout() const noexcept { return path_ == "-"; }
-  /// Error(runtime) that names the file and the reason, a full disk for one; then nothing is left behind.
-  void write(std::string_view text) const;
+  /// prepare() and publish(). Error(runtime) that names the file and the reason, a full disk for one; then
+  /// nothing is left behind.
+  void write(std::string_view text);
+  /// Of a file: all of `text` is on the disk, and only its name is missing. Standard output and devices are
+  /// only written to by publish().
+  void prepare(std::string text);
+  void publish();
 
  private:
-  void write_device(std::string_view text) const;
-  void write_file(std::string_view text) const;
+  class Descriptor;
+  void write_temporary();
+  void rename_temporary();
   std::string path_;
   std::string temporary_;  ///< empty for standard output and devices
+  std::string text_;
+  std::unique_ptr<Descriptor> prepared_;  ///< of the temporary file
+  bool is_unnamed_ = false;               ///< which has no name until publish() where that is possible
 };
 
 /// Error(input) naming the option when an output would replace something that the program reads or writes

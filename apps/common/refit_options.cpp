@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "common/cli.hpp"
 #include "refit/base/error.hpp"
@@ -30,6 +31,9 @@ std::vector<std::string> words(const std::string& text) {
   }
   return words;
 }
+
+/// What stays free on a GPU beside the replay, for other users of it.
+constexpr std::uint64_t kSparedBytes = 512u << 20;
 
 }  // namespace
 
@@ -66,16 +70,10 @@ void add_refit_options(CLI::App& app, RefitOptions& options) {
       app, "--memory-budget", options.replay.memory_budget,
       "For both processes together [half of what is free, at most 7GiB; on a GPU all that is free]");
 
-  app.add_option("--backend", options.backend, "Where the weights are and who moves them")
-      ->capture_default_str()
-      ->type_name("cpu|cuda");
+  add_backend_options(app, options.backend, "Where the weights are and who moves them");
   app.add_option("--transport", options.transport, "How memory reaches the other process")
       ->capture_default_str()
       ->type_name("auto|shm|cuda-ipc|cuda-vmm");
-  app.add_option("--device", options.device, "Which GPU, as CUDA counts them")
-      ->check(CLI::Range(0, 1023).description(""))
-      ->capture_default_str()
-      ->type_name("N");
 
   add_seconds_option(app, "--timeout", options.timeout_s, "Longest wait of one process for the other [60]");
   app.add_option("--seed", options.seed, "Of the weights and their updates")
@@ -121,6 +119,23 @@ scenario::Scenario chosen_scenario(const RefitOptions& options) {
   from_option("--control", [&] { scenario::override_switches(scenario.control, options.control); });
   from_option("--treatment", [&] { scenario::override_switches(scenario.treatment, options.treatment); });
   return scenario;
+}
+
+void choose_backend(RefitOptions& options, bool dry_run) {
+  device::Choice& choice = options.replay.backend;
+  const unsigned threads = choice.threads;
+  choice = backend_choice(options.backend, options.transport);
+  choice.threads = threads;
+  choice.timeout_s = options.timeout_s;
+  if (choice.kind == device::Kind::cpu) return;
+  std::uint64_t& budget = options.replay.memory_budget;
+  try {
+    const std::uint64_t free = make_backend(choice)->available_memory();
+    if (budget == 0) budget = free > kSparedBytes ? free - kSparedBytes : 1;
+  } catch (const Error&) {
+    if (!dry_run) throw;
+    if (budget == 0) budget = std::numeric_limits<std::uint64_t>::max();
+  }
 }
 
 }  // namespace refit::apps

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "common/backends.hpp"
 #include "refit/run/bench.hpp"
 #include "refit/scenario/replay.hpp"
 #include "refit/scenario/scenario.hpp"
@@ -19,8 +20,8 @@ struct RefitOptions {
   std::string control, treatment;     ///< "k=v,.."
   std::string recipe, moe_layout;     ///< empty: the scenario's
   std::optional<std::string> ignore;  ///< "WORD,WORD"; empty text clears the scenario's list
-  std::string backend = "cpu", transport = "auto";
-  int device = 0;
+  BackendOptions backend;
+  std::string transport = "auto";
   std::uint64_t buffer_size = 0;  ///< 0: the switches'
   scenario::ReplayRequest replay;
   double timeout_s = 60;
@@ -33,5 +34,9 @@ void add_refit_options(CLI::App& app, RefitOptions& options);
 /// --scenario and
 /// --model is given.
 [[nodiscard]] scenario::Scenario chosen_scenario(const RefitOptions& options);
+
+/// Reads --backend, --transport and --device into the replay request and completes it: on a GPU the default
+/// memory budget is what is free there. Without a usable GPU, a dry run assumes one that holds everything.
+void choose_backend(RefitOptions& options, bool dry_run);
 
 }  // namespace refit::apps

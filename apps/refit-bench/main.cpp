@@ -49,7 +49,7 @@ class Output {
     }
   }
 
-  void json(const report::Report& report) const {
+  void json(const report::Report& report) {
     if (json_) json_->write(report::to_json(report));
   }
 
@@ -68,7 +68,7 @@ run::BenchResult run(const BenchOptions& options, run::BenchSpec spec) {
 
 /// Fills in how the run ended. What went wrong is in the JSON too, whole and valid, before it ends this
 /// program.
-void run_and_report(const BenchOptions& options, const Output& output, report::Report& report) {
+void run_and_report(const BenchOptions& options, Output& output, report::Report& report) {
   try {
     report.result = run(options, report.replay->spec);
   } catch (const std::exception& error) {
@@ -83,7 +83,7 @@ void run_and_report(const BenchOptions& options, const Output& output, report::R
 int bench(BenchOptions options, std::vector<std::string> argv) {
   check(options);
   choose_backend(options.refit, options.dry_run);
-  const Output output(options);
+  Output output(options);
   report::Report report;
   report.environment = report::collect_environment(build_info(), std::move(argv));
   report.scenario = chosen_scenario(options.refit);

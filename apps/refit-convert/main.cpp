@@ -5,12 +5,16 @@
 #include <csignal>
 #include <optional>
 
+#include "common/backends.hpp"
 #include "common/cli.hpp"
 #include "common/output_file.hpp"
 #include "options.hpp"
 #include "progress.hpp"
 #include "refit/base/bytes.hpp"
+#include "refit/base/error.hpp"
+#include "refit/base/printable.hpp"
 #include "refit/convert/convert.hpp"
+#include "refit/device/row_quantizer.hpp"
 
 namespace refit::apps {
 namespace {
@@ -41,32 +45,49 @@ std::string summary(const convert::Report& report) {
   add(convert::Op::copy, "copied");
   text += fmt::format("; {} read, {} written, {:.2f} s\n", format_bytes(conversion.source_bytes),
                       format_bytes(conversion.output_bytes()), report.seconds);
-  for (const std::string& note : conversion.notes) text += fmt::format("note: {}\n", note);
+  for (const std::string& note : conversion.notes) text += fmt::format("note: {}\n", printable(note));
   return text;
 }
 
 int convert_files(const ConvertOptions& options) {
-  const convert::Job job = job_of(options);
+  convert::Job job = job_of(options);
   if (options.json) require_apart("--json", *options.json, {job.source, job.destination});
   std::optional<OutputFile> json;
   if (options.json) json.emplace(*options.json);
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) stop_on(signal);
+  convert::Hooks hooks;
+  hooks.stop = [] { return interrupted.load(); };
+  std::optional<device::RowQuantizer> gpu;
+  const device::Choice backend = backend_choice(options.backend, "auto");
+  if (backend.kind != device::Kind::cpu) {
+    gpu.emplace(make_backend(backend));
+    job.quantized_by = gpu->device();
+    hooks.quantize = [&](std::span<const quant::Row> rows, std::size_t k, const quant::Options& what) {
+      return gpu->quantize(rows, k, what);
+    };
+  }
   convert::Report report;
   {
     ByteBar bar(!options.quiet);
-    report = convert::convert(
-        job, {.progress = [&](std::uint64_t done, std::uint64_t total) { bar.show(done, total); },
-              .stop = [] { return interrupted.load(); }});
+    hooks.progress = [&](std::uint64_t done, std::uint64_t total) { bar.show(done, total); };
+    report = convert::convert(job, hooks, [&](const convert::Report& made) {
+      if (json) json->prepare(convert::to_json(made));
+    });
   }
   for (const std::string& warning : report.conversion.warnings) {
-    write_stderr(fmt::format("refit-convert: warning: {}\n", warning));
+    write_stderr(fmt::format("refit-convert: warning: {}\n", printable(warning)));
   }
-  if (json) json->write(convert::to_json(report));
-  if (options.quiet) return 0;
-  if (json && json->is_stdout()) {
-    write_stderr(summary(report));
-  } else {
-    write_stdout(summary(report));
+  try {
+    if (json) json->publish();
+    if (options.quiet) return 0;
+    if (json && json->is_stdout()) {
+      write_stderr(summary(report));
+    } else {
+      write_stdout(summary(report));
+    }
+  } catch (const Error& error) {
+    throw Error(error.kind(),
+                fmt::format("{} was written, but its report was not: {}", job.destination, error.what()));
   }
   return 0;
 }

@@ -82,9 +82,7 @@ void add_convert_options(CLI::App& app, ConvertOptions& options) {
       ->type_name("R");
 
   add_threads_option(app, job.threads, "Threads to work with [all CPUs that may be used]");
-  app.add_option("--backend", options.backend, "Where the work is done")
-      ->capture_default_str()
-      ->type_name("cpu|cuda");
+  add_backend_options(app, options.backend, "Where matrices are quantized");
   add_bytes_option(app, "--shard-size", job.shard_bytes, "Largest shard of a directory [5GiB]");
   app.add_flag("--force", job.overwrite, "Replace DST where it exists");
   app.add_option_function<std::string>(
@@ -99,15 +97,12 @@ void add_convert_options(CLI::App& app, ConvertOptions& options) {
       "  refit-convert model.safetensors model-mxfp8.safetensors --rounding torchao-rceil\n"
       "  refit-convert SRC DST --layout flashinfer-trtllm --tp-size 4 --tp-rank 0\n"
       "  refit-convert SRC DST --recipe all-linear --ignore q_proj k_proj v_proj 'model.layers.0.*'\n"
-      "Exit codes: 0 converted, 2 bad usage or input, 3 failed or interrupted; then DST is as it was.");
+      "Exit codes: 0 converted, 2 bad usage or input, 3 failed or interrupted; then DST is as it was, "
+      "unless\n"
+      "the message says that it was written.");
 }
 
 convert::Job job_of(const ConvertOptions& options) {
-  if (options.backend == "cuda") {
-    fail_input("--backend cuda: conversions run on the CPU alone so far; use --backend cpu");
-  }
-  if (options.backend != "cpu")
-    fail_input(fmt::format("--backend: {} is not one of cpu, cuda", options.backend));
   convert::Job job = options.job;
   convert::Options& what = job.options;
   what.format = value_of(convert::parse_format(options.format), "--format", options.format, "mxfp8, bf16");

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "common/backends.hpp"
 #include "refit/convert/convert.hpp"
 
 namespace refit::apps {
@@ -13,7 +14,7 @@ struct ConvertOptions {
   convert::Job job;
   std::string format = "mxfp8", layout = "checkpoint", rounding = "flashinfer", non_finite = "refuse";
   std::string zero_scale, recipe;  ///< empty: by layout, by model
-  std::string backend = "cpu";
+  BackendOptions backend;
   std::optional<std::string> json;
   bool quiet = false;
 };

@@ -68,7 +68,9 @@ void add_rank_options(CLI::App& command, EngineOptions& options) {
 CLI::App* add_engine(CLI::App& app, EngineOptions& options) {
   CLI::App* const command = app.add_subcommand(
       "engine", "Does DUMP, an engine's parameters, hold what a refit of SRC puts there; if not, why");
-  command->add_option("src", options.source, "The checkpoint that was refitted, not quantized")
+  command
+      ->add_option("src", options.source,
+                   "The checkpoint that was refitted: BF16, FP16, FP32, or MXFP8 already")
       ->required()
       ->type_name("SRC");
   command->add_option("dump", options.dump, "named_parameters(), saved with safetensors")
@@ -105,15 +107,21 @@ CLI::App* add_engine(CLI::App& app, EngineOptions& options) {
 }
 
 int run_engine(const EngineOptions& options) {
-  return report_audit(
-      options.report, {options.source, options.dump, options.previous}, [&](ThreadPool& pool) {
-        const audit::EngineRequest request = request_of(options);
-        const auto source = checkpoint::Checkpoint::open(options.source);
-        const auto dump = checkpoint::Checkpoint::open(options.dump);
-        std::optional<checkpoint::Checkpoint> previous;
-        if (!options.previous.empty()) previous = checkpoint::Checkpoint::open(options.previous);
-        return audit::audit_engine(request, source, dump, previous ? &*previous : nullptr, pool);
-      });
+  return report_audit(options.report, {options.source, options.dump, options.previous},
+                      [&](ThreadPool& pool) {
+                        const audit::EngineRequest request = request_of(options);
+                        const auto source = checkpoint::Checkpoint::open(options.source);
+                        const auto dump = checkpoint::Checkpoint::open(options.dump);
+                        std::optional<checkpoint::Checkpoint> previous;
+                        if (!options.previous.empty())
+                          previous = checkpoint::Checkpoint::open(options.previous);
+                        const checkpoint::Checkpoint* const before = previous ? &*previous : nullptr;
+                        audit::Report report;
+                        checkpoint::read_unchanged({&source, &dump, before}, [&] {
+                          report = audit::audit_engine(request, source, dump, before, pool);
+                        });
+                        return report;
+                      });
 }
 
 }  // namespace refit::apps

@@ -22,7 +22,9 @@ int run_files(const FilesOptions& options) {
   return report_audit(options.report, {options.a, options.b}, [&](ThreadPool& pool) {
     const auto a = checkpoint::Checkpoint::open(options.a);
     const auto b = checkpoint::Checkpoint::open(options.b);
-    return audit::compare_files(a, b, options.tensors, pool);
+    audit::Report report;
+    checkpoint::read_unchanged({&a, &b}, [&] { report = audit::compare_files(a, b, options.tensors, pool); });
+    return report;
   });
 }
 

@@ -24,7 +24,10 @@ int run_quantized(const QuantizedOptions& options) {
   return report_audit(options.report, {options.source, options.quantized}, [&](ThreadPool& pool) {
     const auto source = checkpoint::Checkpoint::open(options.source);
     const auto quantized = checkpoint::Checkpoint::open(options.quantized);
-    return audit::audit_quantized(source, quantized, pool);
+    audit::Report report;
+    checkpoint::read_unchanged({&source, &quantized},
+                               [&] { report = audit::audit_quantized(source, quantized, pool); });
+    return report;
   });
 }
 

@@ -5,13 +5,13 @@
 
 #include <algorithm>
 
-#include "refit/base/bytes.hpp"
+#include "refit/base/printable.hpp"
 
 namespace refit::apps {
 
 std::string describe(verify::Check check, const verify::Finding& finding) {
   return fmt::format("{}: {}[{}] is {}, expected {} ({} differing): {}", verify::name_of(check),
-                     finding.tensor, finding.index, finding.got, finding.expected, finding.count,
+                     printable(finding.tensor), finding.index, finding.got, finding.expected, finding.count,
                      finding.what);
 }
 

@@ -159,7 +159,10 @@ std::vector<Guess> other_form(const Case& that) {
   return guesses;
 }
 
-bool is_quantized(const Case& that) {
+bool is_quantized_here(const Case& that) {
+  return parameter_of(that).quantized && that.renderer.carried(that.target) != Renderer::Carried::all;
+}
+bool has_zero_scale(const Case& that) {
   return parameter_of(that).quantized;
 }
 std::string zero_scale_sentence(const Case& that, quant::ZeroScale got) {
@@ -190,7 +193,17 @@ std::vector<Guess> other_rounding(const Case& that) {
 std::vector<Guess> other_zero_scale(const Case& that) {
   const auto other =
       that.right.quant.zero_scale == quant::ZeroScale::one ? quant::ZeroScale::keep : quant::ZeroScale::one;
-  return {changed(that, zero_scale_sentence(that, other), [&](Way& way) { way.quant.zero_scale = other; })};
+  const Renderer::Carried carried = that.renderer.carried(that.target);
+  std::vector<Guess> guesses;
+  if (carried != Renderer::Carried::all) {
+    guesses.push_back(
+        changed(that, zero_scale_sentence(that, other), [&](Way& way) { way.quant.zero_scale = other; }));
+  }
+  if (carried != Renderer::Carried::none && is_scales(that)) {
+    guesses.push_back(changed(that, zero_scale_sentence(that, quant::ZeroScale::one),
+                              [](Way& way) { way.byte_0_replaced = true; }));
+  }
+  return guesses;
 }
 
 bool is_f32(const Case& that) {
@@ -200,9 +213,8 @@ std::vector<Guess> through_bf16(const Case& that) {
   const std::string what = parameter_of(that).kind == model::Kind::router_bias
                                ? "router bias went through BF16"
                                : "went through BF16";
-  return {changed(that, what, [](Way& way) { way.rounded = Rounded::through_bf16; }),
-          changed(that, what + ", and is stored as BF16",
-                  [](Way& way) { way.rounded = Rounded::stored_as_bf16; })};
+  return {changed(that, what, [](Way& way) { way.through_bf16 = true; }),
+          changed(that, what + ", and is stored as BF16", [](Way& way) { way.cast_to = DType::bf16; })};
 }
 
 // --- ranks ---
@@ -250,27 +262,62 @@ std::vector<Guess> head_groups(const Case& that) {
 // --- vocabulary ---
 
 bool is_vocabulary(const Case& that) {
-  return split_of(that) == Split::vocab && request_of(that).tp_size == 1;
+  return that.right.vocab_rows > 0;
 }
-std::vector<Guess> not_trimmed(const Case& that) {
+
+/// Rows of the dump: those of the vocabulary, and what is behind them.
+struct VocabularyRows {
+  std::uint64_t row_bytes = 0, rows = 0, real = 0;
+  std::uint64_t not_zero = 0, first_not_zero = 0;
+};
+VocabularyRows vocabulary_rows(const Case& that) {
   const Part& part = parameter_of(that).matrices.front().front();
-  const std::uint64_t row_bytes = part.cols * size_of(parameter_of(that).dtype);
-  const std::uint64_t rows = row_bytes == 0 ? 0 : that.dump.size() / row_bytes;
-  if (rows <= part.rows || rows * row_bytes != that.dump.size()) return {};
+  VocabularyRows found{.row_bytes = part.cols * size_of(Renderer::dtype(that.target, that.right))};
+  if (found.row_bytes == 0 || that.dump.size() % found.row_bytes != 0) return {};
+  found.rows = that.dump.size() / found.row_bytes;
+  const std::uint64_t first = that.right.tp_rank * that.right.vocab_rows;
+  found.real = first < part.rows ? std::min(part.rows - first, that.right.vocab_rows) : 0;
+  for (std::uint64_t row = found.real; row < found.rows; ++row) {
+    const Bytes bytes = that.dump.subspan(row * found.row_bytes, found.row_bytes);
+    const bool zero = std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == std::byte{0}; });
+    if (!zero && found.not_zero++ == 0) found.first_not_zero = row;
+  }
+  return found;
+}
+std::string not_zero_clause(const VocabularyRows& found) {
+  if (found.not_zero == 1) return fmt::format("1 of them is not zero, row {}", found.first_not_zero);
+  return fmt::format("{} of them are not zero, the first is row {}", found.not_zero, found.first_not_zero);
+}
+
+std::vector<Guess> wrong_padding(const Case& that) {
+  const VocabularyRows found = vocabulary_rows(that);
+  const std::uint64_t expected = that.right.vocab_rows;
+  if (found.rows <= found.real) return {};
+  const std::string beyond =
+      found.rows - found.real == 1
+          ? fmt::format("row {} is beyond the vocabulary", found.real)
+          : fmt::format("rows {} to {} are beyond the vocabulary", found.real, found.rows - 1);
   std::vector<Guess> guesses;
-  if (rows > that.right.vocab_rows) {
-    guesses.push_back(changed(
-        that, fmt::format("vocabulary padding not trimmed: {} rows, the vocabulary has {}", rows, part.rows),
-        [&](Way& way) { way.vocab_rows = rows; }));
+  std::string sentence;
+  if (found.rows == expected) {
+    if (found.not_zero == 0) return {};
+    sentence = fmt::format("vocabulary padding not zero: {}, and {}", beyond, not_zero_clause(found));
+  } else {
+    // How ranks cut another number of rows is not known.
+    if (request_of(that).tp_size > 1) return {};
+    sentence = found.rows > expected
+                   ? fmt::format("vocabulary padding not trimmed: {} rows, the vocabulary has {}", found.rows,
+                                 found.real)
+                   : fmt::format("vocabulary of {} rows padded to {}, expected {}", found.real, found.rows,
+                                 expected);
+    // Zeros, or the padding that the source was saved with.
+    guesses.push_back(changed(that, sentence, [&](Way& way) { way.vocab_rows = found.rows; }));
+    sentence += fmt::format("; {}, and {}", beyond,
+                            found.not_zero == 0 ? "all of them are zero" : not_zero_clause(found));
   }
   // Nobody but the trainer knows what its padding holds: the rows of the vocabulary are all there is to
   // compare.
-  guesses.push_back(changed(
-      that,
-      fmt::format("vocabulary padding not trimmed: rows {} to {} are beyond the vocabulary and not zero",
-                  part.rows, rows - 1),
-      [&](Way& way) { way.vocab_rows = part.rows; }));
-  guesses.back().prefix = true;
+  guesses.push_back({std::move(sentence), that.right, found.real * found.row_bytes});
   return guesses;
 }
 std::uint32_t embedding_of(const Case& that) {
@@ -315,17 +362,17 @@ class ExpertSearch {
 
   std::vector<Guess> guesses() {
     if (ranges_.empty() || ranges_.back().begin + ranges_.back().bytes != that_.dump.size()) return {};
-    const auto got = digests(
-        ranges_, matrices_, [&](const Range& range) { return that_.dump.subspan(range.begin, range.bytes); });
+    got_ = digests(ranges_, matrices_,
+                   [&](const Range& range) { return that_.dump.subspan(range.begin, range.bytes); });
     for (std::uint32_t m = 0; m < matrices_; ++m) learn(first_ + m, false);
-    if (!find_all(got) && has_previous(that_)) {
+    if (!find_all() && has_previous(that_)) {
       for (std::uint32_t m = 0; m < matrices_; ++m) learn(first_ + m, true);
     }
     // Under expert parallelism another rank's.
-    if (!find_all(got)) {
+    if (!find_all()) {
       for (std::uint32_t e = 0; e < parameter_of(that_).matrices.size(); ++e) learn(e, false);
     }
-    if (!find_all(got)) return {};
+    if (!find_all()) return {};
     Guess guess{sentence(), that_.right};
     guess.way.experts = found_;
     return {guess};
@@ -346,20 +393,25 @@ class ExpertSearch {
       return std::as_bytes(std::span(rendered_));
     })[0];
     known_.emplace(sum, Expert{expert, previous});
-    if (!previous && expert >= first_ && expert - first_ < matrices_) own_[expert - first_] = sum;
+    if (expert < first_ || expert - first_ >= matrices_) return;
+    (previous ? own_before_ : own_)[expert - first_] = sum;
   }
 
   /// Sets found_ when every matrix holds some known expert.
-  bool find_all(const std::vector<std::uint64_t>& got) {
+  bool find_all() {
     found_.clear();
     for (std::uint32_t m = 0; m < matrices_; ++m) {
-      if (own_[m] == got[m]) {
+      // Experts may be alike: its own explains more than another's.
+      if (own_[m] == got_[m]) {
         found_.push_back({first_ + m, false});
-        continue;
+      } else if (const auto before = own_before_.find(m);
+                 before != own_before_.end() && before->second == got_[m]) {
+        found_.push_back({first_ + m, true});
+      } else if (const auto known = known_.find(got_[m]); known != known_.end()) {
+        found_.push_back(known->second);
+      } else {
+        return false;
       }
-      const auto known = known_.find(got[m]);
-      if (known == known_.end()) return false;
-      found_.push_back(known->second);
     }
     return true;
   }
@@ -379,15 +431,17 @@ class ExpertSearch {
       return fmt::format("{} of {} {} are from the previous step", what,
                          stale.size() == 1 ? "expert" : "experts", fmt::join(stale, ", "));
     }
-    if (stale.empty() && moved.size() == 2 && found_[moved[0]].number == first_ + moved[1] &&
-        found_[moved[1]].number == first_ + moved[0]) {
+    // By what they hold, not by the number that was found: a third expert may be like one of the two.
+    if (stale.empty() && moved.size() == 2 && got_[moved[0]] == own_.at(moved[1]) &&
+        got_[moved[1]] == own_.at(moved[0])) {
       return fmt::format("{} of experts {} and {} exchanged", what, first_ + moved[0], first_ + moved[1]);
     }
     constexpr std::size_t shown = 4;
     std::string text = fmt::format("{} of other experts:", what);
     for (std::size_t i = 0; i < std::min(shown, moved.size()); ++i) {
-      text += fmt::format("{} expert {} has those of {}", i == 0 ? "" : ",", first_ + moved[i],
-                          found_[moved[i]].number);
+      const Expert& holds = found_[moved[i]];
+      text += fmt::format("{} expert {} has those of {}{}", i == 0 ? "" : ",", first_ + moved[i],
+                          holds.number, holds.previous ? " from the previous step" : "");
     }
     if (moved.size() > shown) text += fmt::format(", and {} more", moved.size() - shown);
     if (!stale.empty()) text += fmt::format("; {} from the previous step", fmt::join(stale, ", "));
@@ -399,7 +453,8 @@ class ExpertSearch {
   std::vector<Range> ranges_;
   std::vector<std::uint8_t> rendered_;
   std::unordered_map<std::uint64_t, Expert> known_;
-  std::unordered_map<std::uint32_t, std::uint64_t> own_;
+  std::vector<std::uint64_t> got_;                                     ///< of each matrix of the dump
+  std::unordered_map<std::uint32_t, std::uint64_t> own_, own_before_;  ///< of each matrix, now and then
   std::vector<Expert> found_;
 };
 
@@ -416,10 +471,15 @@ bool reproduces(const Case& that, const Guess& guess) {
   const std::vector<Range> ranges = that.renderer.ranges(that.target, guess.way);
   if (ranges.empty()) return false;
   const std::uint64_t bytes = ranges.back().begin + ranges.back().bytes;
-  if (guess.prefix ? bytes > that.dump.size() : bytes != that.dump.size()) return false;
+  const std::uint64_t known = guess.prefix.value_or(bytes);
+  if (guess.prefix ? known > std::min<std::uint64_t>(bytes, that.dump.size()) : bytes != that.dump.size()) {
+    return false;
+  }
   return std::all_of(ranges.begin(), ranges.end(), [&](const Range& range) {
+    if (range.begin >= known) return true;
     const auto expected = that.renderer.render(that.target, guess.way, range);
-    return std::memcmp(expected.data(), that.dump.data() + range.begin, expected.size()) == 0;
+    const std::uint64_t compared = std::min<std::uint64_t>(expected.size(), known - range.begin);
+    return std::memcmp(expected.data(), that.dump.data() + range.begin, compared) == 0;
   });
 }
 
@@ -433,14 +493,14 @@ const std::vector<Hypothesis>& all_hypotheses() {
       {"rows-shuffled", could_be_shuffled, shuffled_anyway},
       {"shuffled-twice", is_shuffled, shuffled_twice},
       {"scale-layout", is_scales_target, other_form},
-      {"zero-scale", is_quantized, other_zero_scale},
-      {"rounding", is_quantized, other_rounding},
+      {"zero-scale", has_zero_scale, other_zero_scale},
+      {"rounding", is_quantized_here, other_rounding},
       {"through-bf16", is_f32, through_bf16},
       {"tp-rank", is_split, other_tp_rank},
       {"ep-rank", is_spread, other_ep_rank},
       {"cut-evenly", is_cut_in_parts, cut_evenly},
       {"head-groups", is_qkv, head_groups},
-      {"vocabulary-padding", is_vocabulary, not_trimmed},
+      {"vocabulary-padding", is_vocabulary, wrong_padding},
       {"head-is-embedding", is_head, head_is_embedding},
       {"transposed", can_be_transposed, transposed},
       {"never-written", is_constant, never_written},

@@ -1,6 +1,8 @@
 // Known ways of being wrong, tried on a tensor that differs until one reproduces all of its bytes.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,7 +23,7 @@ struct Case {
 struct Guess {
   std::string sentence;
   Way way;
-  bool prefix = false;  ///< the way makes fewer bytes than the dump has; these have to be its first
+  std::optional<std::uint64_t> prefix{};  ///< only these first bytes are known; else all, and no others
 };
 
 /// A kind of wrong way. To add one, add it to all_hypotheses().

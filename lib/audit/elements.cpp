@@ -5,10 +5,9 @@
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
 #include <cstring>
-#include <limits>
 
+#include "quant/casts.hpp"
 #include "refit/quant/mxfp8.hpp"
 
 namespace refit::audit {
@@ -26,13 +25,13 @@ std::string value_text(DType dtype, std::uint64_t bits) {
     case DType::f32:
       return fmt::format("{}", std::bit_cast<float>(static_cast<std::uint32_t>(bits)));
     case DType::f16:
-      return fmt::format("{}", f16_value(static_cast<std::uint16_t>(bits)));
+      return fmt::format("{}", quant::f16_value(static_cast<std::uint16_t>(bits)));
     case DType::bf16:
       return fmt::format("{}", quant::bf16_value(static_cast<std::uint16_t>(bits)));
     case DType::f8_e4m3:
       return fmt::format("{}", quant::e4m3_value(static_cast<std::uint8_t>(bits)));
     case DType::f8_e5m2:  // the upper byte of an FP16
-      return fmt::format("{}", f16_value(static_cast<std::uint16_t>(bits << 8)));
+      return fmt::format("{}", quant::f16_value(static_cast<std::uint16_t>(bits << 8)));
     case DType::f8_e8m0:
       return bits == 0xFF ? "nan" : fmt::format("2^{}", static_cast<int>(bits) - 127);
     case DType::i64:
@@ -74,19 +73,6 @@ std::uint64_t ordered(DType dtype, std::uint64_t bits) {
 }
 
 }  // namespace
-
-float f16_value(std::uint16_t bits) noexcept {
-  const int exponent = bits >> 10 & 0x1F;
-  const float fraction = static_cast<float>(bits & 0x3FF);
-  float magnitude;
-  if (exponent == 0x1F) {
-    magnitude =
-        fraction == 0 ? std::numeric_limits<float>::infinity() : std::numeric_limits<float>::quiet_NaN();
-  } else {
-    magnitude = exponent == 0 ? std::ldexp(fraction, -24) : std::ldexp(fraction + 1024, exponent - 25);
-  }
-  return (bits & 0x8000) != 0 ? -magnitude : magnitude;
-}
 
 std::string describe_element(DType dtype, std::uint64_t bits) {
   return fmt::format("{} (0x{:0{}x})", value_text(dtype, bits), bits, 2 * size_of(dtype));

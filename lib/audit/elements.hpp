@@ -54,7 +54,4 @@ class ElementTally {
 /// "[1, 2]".
 [[nodiscard]] std::string index_text(const std::vector<std::uint64_t>& index);
 
-/// An FP16 pattern's exact value.
-[[nodiscard]] float f16_value(std::uint16_t bits) noexcept;
-
 }  // namespace refit::audit

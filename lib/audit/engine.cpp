@@ -9,6 +9,7 @@
 #include <unordered_set>
 
 #include "audit/diagnosis.hpp"
+#include "audit/weights.hpp"
 #include "refit/base/bytes.hpp"
 #include "refit/base/error.hpp"
 
@@ -40,51 +41,6 @@ std::optional<Value> find_value(const std::array<Named<Value>, size>& table, std
     if (row.name == name) return row.value;
   }
   return std::nullopt;
-}
-
-bool is_vocabulary(model::Kind kind) {
-  return kind == model::Kind::embedding || kind == model::Kind::lm_head;
-}
-
-/// The model's tensor in a checkpoint; a trainer may have padded its vocabulary.
-const Checkpoint::Tensor& find_source(const Checkpoint& file, const model::Tensor& tensor) {
-  const Checkpoint::Tensor* const found = file.find(tensor.spec.name);
-  if (found == nullptr) {
-    fail_input(fmt::format("{}: there is no tensor '{}', which a model of this config.json has", file.path(),
-                           tensor.spec.name));
-  }
-  Shape shape = found->spec.shape;
-  const Shape& wanted = tensor.spec.shape;
-  if (is_vocabulary(tensor.kind) && shape.size() == wanted.size() && !shape.empty() && shape[0] > wanted[0]) {
-    shape[0] = wanted[0];
-  }
-  if (shape != wanted) {
-    fail_input(fmt::format("{} has shape {}, and the model's config.json says {}", file.place(*found),
-                           to_string(found->spec.shape), to_string(wanted)));
-  }
-  return *found;
-}
-
-Weights weights_of(const Checkpoint& file, const model::Inventory& model) {
-  Weights weights;
-  for (const model::Tensor& tensor : model.tensors) {
-    const Checkpoint::Tensor& found = find_source(file, tensor);
-    if (found.spec.dtype != tensor.spec.dtype) {
-      fail_input(fmt::format("{} is {}, and the other checkpoint has {}", file.place(found),
-                             name_of(found.spec.dtype), name_of(tensor.spec.dtype)));
-    }
-    weights.sources.push_back(file.data(found));
-    weights.rows.push_back(found.spec.rows());
-  }
-  return weights;
-}
-
-/// Dtypes are those of the file: config.json gives one for the whole model.
-EngineRequest with_dtypes(EngineRequest request, const Checkpoint& source) {
-  for (model::Tensor& tensor : request.model.tensors) {
-    tensor.spec.dtype = find_source(source, tensor).spec.dtype;
-  }
-  return request;
 }
 
 /// Scales are bytes under either name.
@@ -122,6 +78,7 @@ class Audit {
     find_tensors();
     compare();
     explain();
+    add_notes();
     return std::move(report_);
   }
 
@@ -130,14 +87,16 @@ class Audit {
     std::unordered_set<std::string_view> used;
     for (const Target& target : expectation_.targets) {
       const auto there = [&](const std::string& one) { return dump_.find(one) != nullptr; };
-      if (std::any_of(target.unless.begin(), target.unless.end(), there)) continue;
-      const auto name = std::find_if(target.names.begin(), target.names.end(), there);
-      if (name != target.names.end()) {
-        used.insert(*name);
-        add_match(target, *dump_.find(*name));
-      } else if (!target.optional) {
-        add_missing(target);
+      bool found = false;
+      // Under every name: which of two the engine reads, nobody can tell from a dump.
+      for (const std::string& name : target.names) {
+        if (!there(name)) continue;
+        found = true;
+        used.insert(name);
+        add_match(target, *dump_.find(name));
       }
+      const bool elsewhere = std::any_of(target.unless.begin(), target.unless.end(), there);
+      if (!found && !target.optional && !elsewhere) add_missing(target);
     }
     for (const Checkpoint::Tensor& tensor : dump_.tensors()) {
       if (!used.contains(tensor.spec.name)) report_.not_judged.push_back(tensor.spec.name);
@@ -145,13 +104,13 @@ class Audit {
   }
 
   void add_missing(const Target& target) {
+    const Way right = renderer_.right_way(target);
     report_.judged.push_back(target.names.front());
-    report_.findings.push_back(
-        {.tensor = target.names.front(),
-         .fault = Fault::missing,
-         .expected = fmt::format("{} {}", name_of(Renderer::dtype(target)),
-                                 to_string(renderer_.shape(target, renderer_.right_way(target)))),
-         .got = "no such tensor"});
+    report_.findings.push_back({.tensor = target.names.front(),
+                                .fault = Fault::missing,
+                                .expected = fmt::format("{} {}", name_of(Renderer::dtype(target, right)),
+                                                        to_string(renderer_.shape(target, right))),
+                                .got = "no such tensor"});
   }
 
   void add_match(const Target& target, const Checkpoint::Tensor& tensor) {
@@ -161,13 +120,19 @@ class Audit {
     const bool unpadded = right.vocab_rows > 0 && expectation_.request.tp_size == 1 && !spec.shape.empty() &&
                           spec.shape[0] == expectation_.request.model.dims.vocab;
     if (unpadded) right.vocab_rows = spec.shape[0];
+    if (target.role == Role::values && spec.dtype != target.parameter->dtype &&
+        spec.dtype == renderer_.cast_to(target)) {
+      right.cast_to = spec.dtype;
+      ++(spec.dtype == DType::bf16 ? rounded_ : widened_);
+    }
     report_.judged.push_back(spec.name);
     Match& match = matches_.emplace_back(target, tensor, right);
     const Shape shape = renderer_.shape(target, right);
-    if (!same_dtype(Renderer::dtype(target), spec.dtype)) {
+    const DType dtype = Renderer::dtype(target, right);
+    if (!same_dtype(dtype, spec.dtype)) {
       match.finding = Finding{.tensor = spec.name,
                               .fault = Fault::dtype,
-                              .expected = std::string(name_of(Renderer::dtype(target))),
+                              .expected = std::string(name_of(dtype)),
                               .got = std::string(name_of(spec.dtype))};
     } else if (!same_shape(target, shape, spec.shape)) {
       match.finding = Finding{.tensor = spec.name,
@@ -218,10 +183,29 @@ class Audit {
     for (const Match* match : wrong) report_.findings.push_back(*match->finding);
   }
 
+  /// What became of sources that are not BF16.
+  void add_notes() {
+    std::size_t mxfp8 = 0, quantized = 0;
+    for (std::size_t i = 0; i < renderer_.current().size(); ++i) {
+      const Weight& weight = renderer_.current()[i];
+      mxfp8 += weight.mxfp8;
+      quantized += !weight.mxfp8 && expectation_.request.model.tensors[i].spec.dtype != weight.dtype;
+    }
+    const auto note = [&](std::size_t count, const char* what) {
+      if (count > 0)
+        report_.notes.push_back(fmt::format("{} tensor{} {}", count, count == 1 ? "" : "s", what));
+    };
+    note(mxfp8, "of the source already MXFP8: values and scales expected as they are");
+    note(quantized, "of F32 or F16 rounded to BF16 (to nearest even) before quantizing");
+    note(rounded_, "of the dump cast from F32 or F16 to BF16");
+    note(widened_, "of the dump in F32 with what the source has in BF16 or F16");
+  }
+
   const Expectation& expectation_;
   const Renderer& renderer_;
   const Checkpoint& dump_;
   ThreadPool& pool_;
+  std::size_t rounded_ = 0, widened_ = 0;  ///< matches that are casts
   std::deque<Match> matches_;
   Report report_;
 };
@@ -255,11 +239,13 @@ std::optional<Layout> parse_layout(std::string_view name) noexcept {
 
 Report audit_engine(const EngineRequest& request, const Checkpoint& source, const Checkpoint& dump,
                     const Checkpoint* previous, ThreadPool& pool) {
-  const Expectation expectation = expect(with_dtypes(request, source));
-  const model::Inventory& model = expectation.request.model;
-  const Weights current = weights_of(source, model);
+  const Weights current = read_weights(source, request.model);
   std::optional<Weights> before;
-  if (previous != nullptr) before = weights_of(*previous, model);
+  if (previous != nullptr) {
+    before = read_weights(*previous, request.model);
+    require_alike(*previous, *before, current, request.model);
+  }
+  const Expectation expectation = expect(with_dtypes(request, source, current));
   const Renderer renderer(expectation, current, before ? &*before : nullptr);
   Report report = Audit(expectation, renderer, dump, pool).run();
   report.command = "engine";

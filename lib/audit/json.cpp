@@ -7,8 +7,8 @@
 namespace refit::audit {
 namespace {
 
-OrderedJson number(double value) {
-  return std::isfinite(value) ? OrderedJson(value) : OrderedJson(nullptr);
+OrderedJson number(std::optional<double> value) {
+  return value && std::isfinite(*value) ? OrderedJson(*value) : OrderedJson(nullptr);
 }
 
 OrderedJson json_of(const Finding& finding) {
@@ -48,11 +48,13 @@ OrderedJson json_of(const QuantizedTensor& tensor) {
           {"blocks", tensor.blocks},
           {"max_abs_error", number(tensor.max_abs_error)},
           {"rms_error", number(tensor.rms_error)},
-          {"sqnr_db", tensor.sqnr_db ? number(*tensor.sqnr_db) : OrderedJson(nullptr)},
+          {"sqnr_db", number(tensor.sqnr_db)},
           {"blocks_at_byte_0", tensor.blocks_at_0},
           {"blocks_at_byte_1", tensor.blocks_at_1},
           {"saturated_elements", tensor.saturated},
-          {"non_finite_elements", tensor.non_finite}};
+          {"non_finite_elements", tensor.non_finite},
+          {"source_nan_elements", tensor.nan},
+          {"source_infinite_elements", tensor.infinite}};
 }
 
 OrderedJson json_of(const Report::Quantized& quantized) {

@@ -9,6 +9,7 @@
 
 #include "refit/base/bytes.hpp"
 #include "refit/base/error.hpp"
+#include "refit/model/split.hpp"
 
 namespace refit::audit {
 namespace {
@@ -17,59 +18,30 @@ using model::Kind;
 
 constexpr std::string_view joined_module = ".fused_qkv_a_proj.";
 
-bool is_part_of_qkv(std::string_view name, std::string_view module) {
-  return name.find(fmt::format(".{}.", module)) != name.npos;
-}
-
 /// How the engines cut a source; Error(input) for what is not known.
-/// Source: vLLM's QKVParallelLinear, MergedColumnParallelLinear, RowParallelLinear, VocabParallelEmbedding
-/// and FusedMoE; SGLang's are derived from them.
 Split split_of(const plan::Source& source, const EngineRequest& request) {
-  const std::string& name = source.spec.name;
-  switch (source.kind) {
-    case Kind::embedding:
-    case Kind::lm_head:
-      return Split::vocab;
-    case Kind::attention_q:
-    case Kind::mlp_gate:
-    case Kind::mlp_up:
-    case Kind::shared_gate:
-    case Kind::shared_up:
+  if (model::is_routed_expert(source.kind) && request.ep_size > 1) return Split::none;
+  switch (model::split_of({.spec = source.spec, .kind = source.kind}, request.model.dims)) {
+    case model::Split::whole:
+      return Split::none;
+    case model::Split::rows:
+    case model::Split::halves:
       return Split::rows;
-    case Kind::attention_k:
-    case Kind::attention_v:
+    case model::Split::head_rows:
       return Split::kv_heads;
-    case Kind::attention_bias:
-      if (is_part_of_qkv(name, "q_proj")) return Split::rows;
-      if (is_part_of_qkv(name, "k_proj") || is_part_of_qkv(name, "v_proj")) return Split::kv_heads;
-      return Split::none;
-    case Kind::attention_o:
-    case Kind::mlp_down:
-    case Kind::shared_down:
+    case model::Split::vocab_rows:
+      return Split::vocab;
+    case model::Split::columns:
+    case model::Split::slab_columns:
       return Split::cols;
-    case Kind::expert_gate:
-    case Kind::expert_up:
-    case Kind::expert_gate_up_slab:
-      return request.ep_size > 1 ? Split::none : Split::rows;
-    case Kind::expert_down:
-    case Kind::expert_down_slab:
-      return request.ep_size > 1 ? Split::none : Split::cols;
-    case Kind::norm:
-    case Kind::router:
-    case Kind::router_bias:
-    case Kind::shared_router:
-      return Split::none;
-    case Kind::attention_other:
-    case Kind::expert_bias_slab:
-    case Kind::mamba:
-    case Kind::mtp_other:
+    case model::Split::unknown:
       break;
   }
   if (request.tp_size == 1) return Split::none;
   fail_input(
       fmt::format("how {} ranks split {} ({}) is not known here; dumps of this model can be judged with "
                   "--tp-size 1 alone",
-                  request.tp_size, name, model::name_of(source.kind)));
+                  request.tp_size, source.spec.name, model::name_of(source.kind)));
 }
 
 class Builder {
@@ -119,9 +91,10 @@ class Builder {
       fail_input(fmt::format("{} KV heads and --tp-size {}: neither divides by the other", dims.kv_heads,
                              r.tp_size));
     }
-    if (align_up(dims.vocab, kVocabPadding) % r.tp_size != 0) {
+    if (model::padded_rows(dims.vocab, model::kEngineVocabularyMultiple) % r.tp_size != 0) {
       fail_input(fmt::format("a vocabulary of {} rows, padded to {}, does not divide by --tp-size {}",
-                             dims.vocab, align_up(dims.vocab, kVocabPadding), r.tp_size));
+                             dims.vocab, model::padded_rows(dims.vocab, model::kEngineVocabularyMultiple),
+                             r.tp_size));
     }
   }
 

@@ -17,11 +17,8 @@ enum class Split : std::uint8_t {
   rows,      ///< output features
   kv_heads,  ///< output features, but at least one head a rank: heads are shared when there are fewer
   cols,      ///< input features
-  vocab,     ///< rows, padded to a multiple of kVocabPadding before they are cut
+  vocab,     ///< rows, padded to a multiple of model::kEngineVocabularyMultiple before they are cut
 };
-
-/// vLLM's and SGLang's VocabParallelEmbedding: DEFAULT_VOCAB_PADDING_SIZE; padding rows are zero.
-inline constexpr std::uint64_t kVocabPadding = 64;
 
 /// Rows of a source, on all ranks together.
 struct Part {

@@ -14,6 +14,8 @@
 #include <unordered_set>
 
 #include "audit/elements.hpp"
+#include "audit/weights.hpp"
+#include "quant/casts.hpp"
 #include "refit/base/error.hpp"
 #include "refit/layout/scale_128x4.hpp"
 
@@ -38,7 +40,8 @@ struct Subject {
 struct Seen {
   ModeSet modes = ModeSet().set();
   double max_abs_error = 0, error_power = 0, signal_power = 0;
-  std::uint64_t blocks_at_0 = 0, blocks_at_1 = 0, saturated = 0, non_finite = 0;
+  std::uint64_t blocks_at_0 = 0, blocks_at_1 = 0, saturated = 0;
+  std::uint64_t nan = 0, infinite = 0, non_finite = 0;
 
   void merge(const Seen& other) {
     modes &= other.modes;
@@ -48,6 +51,8 @@ struct Seen {
     blocks_at_0 += other.blocks_at_0;
     blocks_at_1 += other.blocks_at_1;
     saturated += other.saturated;
+    nan += other.nan;
+    infinite += other.infinite;
     non_finite += other.non_finite;
   }
 };
@@ -59,22 +64,6 @@ struct Slab {
   Bytes stored_scales;                ///< the same as they lie there, with padding
   std::uint64_t stored_at = 0;        ///< where they begin
 };
-
-std::uint16_t bf16_of(DType dtype, const std::byte* element) {
-  if (dtype == DType::bf16) {
-    std::uint16_t bits;
-    std::memcpy(&bits, element, 2);
-    return bits;
-  }
-  if (dtype == DType::f16) {
-    std::uint16_t bits;
-    std::memcpy(&bits, element, 2);
-    return quant::bf16_from_float(f16_value(bits));
-  }
-  float value;
-  std::memcpy(&value, element, 4);
-  return quant::bf16_from_float(value);
-}
 
 /// Scales of rows [row, row + rows) of a matrix; `row` is a multiple of 128.
 void read_scales(Bytes data, const Subject& subject, std::uint64_t matrix, std::uint64_t row,
@@ -112,11 +101,7 @@ Slab slab_of(const Checkpoint& source, const Checkpoint& quantized, const Subjec
             .values = Octets(count),
             .scales = {},
             .stored_scales = {}};
-  if (dtype == DType::bf16) {
-    std::memcpy(slab.source.data(), from, count * 2);
-  } else {
-    for (std::uint64_t i = 0; i < count; ++i) slab.source[i] = bf16_of(dtype, from + i * size_of(dtype));
-  }
+  quant::to_bf16(dtype, from, count, slab.source.data());
   std::memcpy(slab.values.data(), quantized.data(*subject.values).data() + first, count);
   read_scales(quantized.data(*subject.scales), subject, matrix, row, rows, slab);
   return slab;
@@ -144,15 +129,18 @@ const std::array<float, 256>& e4m3_values() {
 
 void measure(const Slab& slab, Seen& seen) {
   constexpr double largest = 448;
+  constexpr std::uint8_t kOne = 0x38;  // of E4M3
   for (std::size_t block = 0; block < slab.scales.size(); ++block) {
     const std::uint8_t scale = slab.scales[block];
     seen.blocks_at_0 += scale == 0;
     seen.blocks_at_1 += scale == 1;
-    const double unit = std::ldexp(1.0, static_cast<int>(scale) - 127);
+    const double unit = quant::mx_value(kOne, scale);  // NaN for 0xFF
     double error_power = 0, signal_power = 0, max_error = 0;
     for (std::size_t i = block * quant::kBlock; i < (block + 1) * quant::kBlock; ++i) {
       const double x = quant::bf16_value(slab.source[i]);
       const double y = e4m3_values()[slab.values[i]] * unit;
+      seen.nan += std::isnan(x);
+      seen.infinite += std::isinf(x);
       if (!std::isfinite(x) || !std::isfinite(y)) {
         ++seen.non_finite;
         continue;
@@ -211,25 +199,15 @@ class Audit {
         {.tensor = tensor, .fault = fault, .expected = std::move(expected), .got = std::move(got)});
   }
 
-  const Checkpoint::Tensor* scales_beside(const std::string& name) {
-    for (const char* const suffix : {"_scale", "_scale_from_checkpoint"}) {
-      const Checkpoint::Tensor* const scales = quantized_.find(name + suffix);
-      if (scales != nullptr && (scales->spec.dtype == DType::u8 || scales->spec.dtype == DType::f8_e8m0)) {
-        return scales;
-      }
-    }
-    return nullptr;
-  }
-
   void find_subject(const Checkpoint::Tensor& values) {
     const TensorSpec& spec = values.spec;
-    const Checkpoint::Tensor* const scales = scales_beside(spec.name);
+    const Checkpoint::Tensor* const scales = find_scales(quantized_, spec.name);
     const Checkpoint::Tensor* const source = source_.find(spec.name);
     if (scales == nullptr || source == nullptr || source->spec.dtype == spec.dtype) return;
     taken_.insert(spec.name);
     taken_.insert(scales->spec.name);
     const DType from = source->spec.dtype;
-    if (from != DType::bf16 && from != DType::f16 && from != DType::f32) {
+    if (!quant::can_become_bf16(from)) {
       return add(spec.name, Fault::dtype, "a quantization of BF16, F16 or F32", std::string(name_of(from)));
     }
     if (source->spec.shape != spec.shape || spec.shape.empty() || spec.shape.back() % quant::kBlock != 0) {
@@ -293,9 +271,7 @@ class Audit {
       const Bytes got = copy.subspan(first * width, elements * width);
       if (!cast) return tally.compare(data.subspan(first * width, elements * width), got, first);
       std::vector<std::uint16_t> expected(elements);
-      for (std::uint64_t i = 0; i < elements; ++i) {
-        expected[i] = bf16_of(a.dtype, data.data() + (first + i) * size_of(a.dtype));
-      }
+      quant::to_bf16(a.dtype, data.data() + first * size_of(a.dtype), elements, expected.data());
       tally.compare(std::as_bytes(std::span(expected)), got, first);
     });
     if (auto finding = tally.finding(b)) {
@@ -371,13 +347,15 @@ class Audit {
                            .modes = flags(seen.modes),
                            .elements = elements,
                            .blocks = elements / quant::kBlock,
-                           .max_abs_error = seen.max_abs_error,
                            .blocks_at_0 = seen.blocks_at_0,
                            .blocks_at_1 = seen.blocks_at_1,
                            .saturated = seen.saturated,
-                           .non_finite = seen.non_finite};
-    const double finite = static_cast<double>(elements - seen.non_finite);
-    if (finite > 0) tensor.rms_error = std::sqrt(seen.error_power / finite);
+                           .non_finite = seen.non_finite,
+                           .nan = seen.nan,
+                           .infinite = seen.infinite};
+    if (tensor.finite() == 0) return tensor;
+    tensor.max_abs_error = seen.max_abs_error;
+    tensor.rms_error = std::sqrt(seen.error_power / static_cast<double>(tensor.finite()));
     if (seen.error_power > 0 && seen.signal_power > 0) {
       tensor.sqnr_db = 10 * std::log10(seen.signal_power / seen.error_power);
     }

@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <cstring>
 
+#include "quant/casts.hpp"
 #include "refit/base/bytes.hpp"
 #include "refit/layout/moe_shuffle.hpp"
 #include "refit/layout/scale_128x4.hpp"
+#include "refit/model/split.hpp"
 
 namespace refit::audit {
 namespace {
@@ -58,13 +60,22 @@ void round_through_bf16(Octets& f32) {
   }
 }
 
-Octets stored_as_bf16(const Octets& f32) {
-  Octets out(f32.size() / 2);
-  for (std::size_t i = 0; i < out.size() / 2; ++i) {
-    float value;
-    std::memcpy(&value, f32.data() + 4 * i, 4);
-    const std::uint16_t bits = quant::bf16_from_float(value);
-    std::memcpy(out.data() + 2 * i, &bits, 2);
+/// BF16, F16 or F32 to BF16, to nearest even, or to F32, which is exact.
+Octets cast(const Octets& values, DType from, DType to) {
+  const std::size_t count = values.size() / size_of(from);
+  const auto* const in = reinterpret_cast<const std::byte*>(values.data());
+  Octets out(count * size_of(to));
+  if (to == DType::bf16) {
+    std::vector<std::uint16_t> words(count);
+    quant::to_bf16(from, in, count, words.data());
+    if (count > 0) std::memcpy(out.data(), words.data(), out.size());
+    return out;
+  }
+  for (std::size_t i = 0; i < count; ++i) {
+    std::uint16_t bits;
+    std::memcpy(&bits, in + i * sizeof bits, sizeof bits);
+    const float value = from == DType::f16 ? quant::f16_value(bits) : quant::bf16_value(bits);
+    std::memcpy(out.data() + i * sizeof value, &value, sizeof value);
   }
   return out;
 }
@@ -116,13 +127,37 @@ Way Renderer::right_way(const Target& target) const {
   way.form = target.form;
   const Part* const part = target.parameter->matrices.empty() ? nullptr : &target.parameter->matrices[0][0];
   if (part != nullptr && part->split == Split::vocab) {
-    way.vocab_rows = align_up(part->rows, kVocabPadding) / request.tp_size;
+    way.vocab_rows = model::padded_rows(part->rows, model::kEngineVocabularyMultiple) / request.tp_size;
   }
   return way;
 }
 
-DType Renderer::dtype(const Target& target) {
-  return target.role == Role::scales ? DType::u8 : target.parameter->dtype;
+DType Renderer::dtype(const Target& target, const Way& way) {
+  if (target.role == Role::scales) return DType::u8;
+  return way.cast_to.value_or(target.parameter->dtype);
+}
+
+DType Renderer::cast_to(const Target& target) const {
+  const Parameter& parameter = *target.parameter;
+  if (parameter.quantized || parameter.matrices.empty()) return parameter.dtype;
+  const DType first = current_[parameter.matrices[0][0].source].cast_to;
+  const bool alike =
+      std::all_of(parameter.matrices.begin(), parameter.matrices.end(), [&](const auto& parts) {
+        return std::all_of(parts.begin(), parts.end(),
+                           [&](const Part& part) { return current_[part.source].cast_to == first; });
+      });
+  return alike ? first : parameter.dtype;
+}
+
+Renderer::Carried Renderer::carried(const Target& target) const {
+  std::size_t parts = 0, mxfp8 = 0;
+  for (const auto& matrix : target.parameter->matrices) {
+    for (const Part& part : matrix) {
+      ++parts;
+      mxfp8 += current_[part.source].mxfp8;
+    }
+  }
+  return mxfp8 == 0 ? Carried::none : mxfp8 == parts ? Carried::all : Carried::some;
 }
 
 std::uint32_t Renderer::local_matrices(const Target& target) const {
@@ -185,9 +220,10 @@ Renderer::Piece Renderer::cut(const Part& part, const Way& way) const {
 /// has them.
 std::vector<Renderer::Piece> Renderer::vocabulary(const Part& part, const Way& way) const {
   const std::uint64_t first = std::uint64_t{way.tp_rank} * way.vocab_rows;
-  const std::uint64_t padded = align_up(part.rows, kVocabPadding) / expectation_.request.tp_size;
+  const std::uint64_t padded =
+      model::padded_rows(part.rows, model::kEngineVocabularyMultiple) / expectation_.request.tp_size;
   const std::uint64_t have =
-      way.vocab_rows > padded ? std::max(part.rows, current_.rows[part.source]) : part.rows;
+      way.vocab_rows > padded ? std::max(part.rows, current_[part.source].rows) : part.rows;
   const std::uint64_t real = first < have ? std::min(way.vocab_rows, have - first) : 0;
   std::vector<Piece> pieces;
   if (real > 0) pieces.push_back({part.source, part.row + first, real, 0, part.cols});
@@ -253,7 +289,7 @@ std::vector<Range> Renderer::ranges(const Target& target, const Way& way) const 
   const Sizes size = sizes(target, way);
   if (parameter.quantized && size.cols % quant::kBlock != 0) return {};
   if (way.row_order != RowOrder::canonical && (size.rows % 128 != 0)) return {};
-  const std::uint64_t width = way.rounded == Rounded::stored_as_bf16 ? 2 : size_of(parameter.dtype);
+  const std::uint64_t width = size_of(dtype(target, way));
   const std::uint64_t row_bytes = std::max<std::uint64_t>(1, size.cols * width);
   std::uint64_t most = std::max<std::uint64_t>(128, kPieceBytes / 2 / row_bytes / 128 * 128);
   if (way.transposed) {
@@ -275,22 +311,19 @@ std::vector<Range> Renderer::ranges(const Target& target, const Way& way) const 
   return ranges;
 }
 
-Octets Renderer::render(const Target& target, const Way& way, const Range& range) const {
-  if (way.constant) return Octets(range.bytes, *way.constant);
-  const Parameter& parameter = *target.parameter;
+/// Calls visit(row of the range, weight, element) with where the row's elements begin in the weight; rows of
+/// zeros are left out.
+template <typename Visit>
+void Renderer::for_each_row(const Target& target, const Way& way, const Range& range,
+                            const Visit& visit) const {
   const Way::Expert expert =
       way.experts.empty()
           ? Way::Expert{first_matrix(target, way) + static_cast<std::uint32_t>(range.matrix), way.previous}
           : way.experts[range.matrix];
   const Weights& weights = expert.previous && previous_ != nullptr ? *previous_ : current_;
   const std::vector<Piece> from = pieces(target, way, expert.number);
-  const Sizes size = sizes(target, way);
-  const std::vector<std::uint32_t> order =
-      source_rows(way.row_order, static_cast<std::uint32_t>(size.rows), parameter.gated);
-
-  const std::uint64_t width = parameter.quantized ? 2 : size_of(parameter.dtype);
-  const std::uint64_t row_bytes = size.cols * width;
-  Octets raw(range.rows * row_bytes);
+  const std::vector<std::uint32_t> order = source_rows(
+      way.row_order, static_cast<std::uint32_t>(sizes(target, way).rows), target.parameter->gated);
   std::size_t piece = 0;
   std::uint64_t piece_begin = 0;
   for (std::uint64_t r = 0; r < range.rows; ++r) {
@@ -299,28 +332,58 @@ Octets Renderer::render(const Target& target, const Way& way, const Range& range
     while (row - piece_begin >= from[piece].rows) piece_begin += from[piece++].rows;
     const Piece& p = from[piece];
     if (p.source == plan::kNone) continue;
-    const std::uint64_t stride = expectation_.plan.sources[p.source].spec.cols() * width;
-    std::memcpy(raw.data() + r * row_bytes,
-                weights.sources[p.source].data() + (p.row + row - piece_begin) * stride + p.col * width,
-                row_bytes);
+    const std::uint64_t stride = expectation_.plan.sources[p.source].spec.cols();
+    visit(r, weights[p.source], (p.row + row - piece_begin) * stride + p.col);
   }
+}
 
-  if (way.rounded == Rounded::through_bf16) round_through_bf16(raw);
-  if (way.rounded == Rounded::stored_as_bf16) raw = stored_as_bf16(raw);
-  Octets scales;
-  if (parameter.quantized) {
-    Octets values(range.rows * size.cols);
-    scales.resize(values.size() / quant::kBlock);
-    quant::quantize_blocks({reinterpret_cast<const std::uint16_t*>(raw.data()), values.size()}, way.quant,
-                           values, scales);
-    raw = std::move(values);
+/// Rows of a parameter that is not quantized.
+Octets Renderer::copied(const Target& target, const Way& way, const Range& range) const {
+  const DType from = target.parameter->dtype;
+  const std::uint64_t width = size_of(from), row_bytes = sizes(target, way).cols * width;
+  Octets raw(range.rows * row_bytes);
+  for_each_row(target, way, range, [&](std::uint64_t row, const Weight& weight, std::uint64_t element) {
+    std::memcpy(raw.data() + row * row_bytes, weight.values.data() + element * width, row_bytes);
+  });
+  if (way.through_bf16) round_through_bf16(raw);
+  return way.cast_to.value_or(from) == from ? raw : cast(raw, from, *way.cast_to);
+}
+
+/// Rows through BF16 and the quantizer; what is MXFP8 already stays as it is.
+Renderer::Quantized Renderer::quantized(const Target& target, const Way& way, const Range& range) const {
+  const std::uint64_t cols = sizes(target, way).cols, blocks = cols / quant::kBlock;
+  std::vector<std::uint16_t> words(range.rows * cols);
+  Quantized out{.values = Octets(words.size()), .scales = Octets(range.rows * blocks)};
+  for_each_row(target, way, range, [&](std::uint64_t row, const Weight& weight, std::uint64_t element) {
+    if (weight.mxfp8) return;
+    quant::to_bf16(weight.dtype, weight.values.data() + element * size_of(weight.dtype), cols,
+                   words.data() + row * cols);
+  });
+  quant::quantize_blocks(words, way.quant, out.values, out.scales);
+  for_each_row(target, way, range, [&](std::uint64_t row, const Weight& weight, std::uint64_t element) {
+    if (!weight.mxfp8) return;
+    std::uint8_t* const scales = out.scales.data() + row * blocks;
+    std::memcpy(out.values.data() + row * cols, weight.values.data() + element, cols);
+    std::memcpy(scales, weight.scales.data() + element / quant::kBlock, blocks);
+    if (way.byte_0_replaced) std::replace(scales, scales + blocks, std::uint8_t{0}, std::uint8_t{1});
+  });
+  return out;
+}
+
+Octets Renderer::render(const Target& target, const Way& way, const Range& range) const {
+  if (way.constant) return Octets(range.bytes, *way.constant);
+  const std::uint64_t cols = sizes(target, way).cols;
+  Octets values;
+  if (target.parameter->quantized) {
+    Quantized made = quantized(target, way, range);
+    if (target.role == Role::scales) {
+      return laid_out(std::move(made.scales), range.rows, cols / quant::kBlock, way.form);
+    }
+    values = std::move(made.values);
+  } else {
+    values = copied(target, way, range);
   }
-  if (target.role == Role::scales) {
-    return laid_out(std::move(scales), range.rows, size.cols / quant::kBlock, way.form);
-  }
-  if (!way.transposed) return raw;
-  return transposed(raw, range.rows, size.cols,
-                    raw.size() / std::max<std::uint64_t>(1, range.rows * size.cols));
+  return way.transposed ? transposed(values, range.rows, cols, size_of(dtype(target, way))) : values;
 }
 
 }  // namespace refit::audit

@@ -5,16 +5,10 @@
 #include <optional>
 #include <vector>
 
-#include "audit/elements.hpp"
 #include "audit/parameter.hpp"
+#include "audit/weights.hpp"
 
 namespace refit::audit {
-
-/// The source tensors of one step, in the order of the plan's sources.
-struct Weights {
-  std::vector<Bytes> sources;
-  std::vector<std::uint64_t> rows;  ///< of each; a padded vocabulary has more than the model's
-};
 
 /// What the rows of a matrix are cut from.
 enum class Cut : std::uint8_t {
@@ -30,7 +24,6 @@ enum class RowOrder : std::uint8_t {
   shuffle_only,    ///< rows shuffled, w1 and w3 not interleaved
   interleave_only  ///< the opposite
 };
-enum class Rounded : std::uint8_t { no, through_bf16, stored_as_bf16 };
 
 struct Way {
   quant::Options quant;
@@ -40,7 +33,9 @@ struct Way {
   RowOrder row_order = RowOrder::canonical;
   ScaleForm form = ScaleForm::row_major;
   bool previous = false;  ///< of the step before
-  Rounded rounded = Rounded::no;
+  bool through_bf16 = false;
+  std::optional<DType> cast_to{};  ///< BF16 or F32, of BF16, F16 or F32; else values stay as they are
+  bool byte_0_replaced = false;    ///< of scales that the source has already
   bool transposed = false;
   std::uint64_t vocab_rows = 0;  ///< rows that a rank holds of a vocabulary, with padding
   /// What each matrix holds; empty: its own expert of the step that `previous` says.
@@ -72,7 +67,12 @@ class Renderer {
   [[nodiscard]] Way right_way(const Target& target) const;
   /// What this rank holds.
   [[nodiscard]] Shape shape(const Target& target, const Way& way) const;
-  [[nodiscard]] static DType dtype(const Target& target);
+  [[nodiscard]] static DType dtype(const Target& target, const Way& way);
+  /// What engines may make of the dtype of its sources; its own where nothing.
+  [[nodiscard]] DType cast_to(const Target& target) const;
+  /// How many of its sources are MXFP8 already.
+  enum class Carried : std::uint8_t { none, some, all };
+  [[nodiscard]] Carried carried(const Target& target) const;
   /// Matrices on one rank, and the first of them on the way's rank.
   [[nodiscard]] std::uint32_t local_matrices(const Target& target) const;
   [[nodiscard]] std::uint32_t first_matrix(const Target& target, const Way& way) const;
@@ -91,6 +91,14 @@ class Renderer {
   struct Sizes {
     std::uint64_t rows = 0, cols = 0;
   };
+  template <typename Visit>
+  void for_each_row(const Target& target, const Way& way, const Range& range, const Visit& visit) const;
+  [[nodiscard]] std::vector<std::uint8_t> copied(const Target& target, const Way& way,
+                                                 const Range& range) const;
+  struct Quantized {
+    std::vector<std::uint8_t> values, scales;
+  };
+  [[nodiscard]] Quantized quantized(const Target& target, const Way& way, const Range& range) const;
   [[nodiscard]] std::vector<Piece> pieces(const Target& target, const Way& way, std::uint32_t matrix) const;
   [[nodiscard]] Piece cut(const Part& part, const Way& way) const;
   [[nodiscard]] std::vector<Piece> vocabulary(const Part& part, const Way& way) const;

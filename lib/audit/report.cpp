@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "audit/elements.hpp"
+#include "refit/base/printable.hpp"
 
 namespace refit::audit {
 namespace {
@@ -32,9 +33,30 @@ std::string clause(const Finding& finding) {
   return text;
 }
 
+/// Without the end of the last line.
 std::string lines_of(const Finding& finding) {
-  std::string text = fmt::format("{}: {}\n", finding.tensor, clause(finding));
-  if (finding.diagnosis) text += fmt::format("  diagnosis: {}\n", finding.diagnosis->sentence);
+  std::string text = fmt::format("{}: {}", printable(finding.tensor), clause(finding));
+  if (finding.diagnosis) text += fmt::format("\n  diagnosis: {}", finding.diagnosis->sentence);
+  return text;
+}
+
+std::string sqnr_text(const QuantizedTensor& tensor) {
+  if (!tensor.max_abs_error) return "-";
+  if (tensor.sqnr_db) return fmt::format("{:.2f}", *tensor.sqnr_db);
+  return *tensor.max_abs_error == 0 ? "exact" : "-inf";  // errors without a signal
+}
+
+/// What the statistics leave out, or nothing.
+std::string non_finite_line(const QuantizedTensor& tensor) {
+  if (tensor.non_finite == 0) return "";
+  const std::uint64_t in_source = tensor.nan + tensor.infinite;
+  std::string text =
+      fmt::format("    not finite: {} NaN and {} infinite in SRC", tensor.nan, tensor.infinite);
+  if (tensor.non_finite > in_source) {
+    text += fmt::format(", {} more NaN in DST alone", tensor.non_finite - in_source);
+  }
+  text += tensor.finite() == 0 ? "; no finite element\n"
+                               : fmt::format("; errors are those of the other {}\n", tensor.finite());
   return text;
 }
 
@@ -46,10 +68,13 @@ std::string quantized_lines(const Report::Quantized& quantized) {
       return tensor.blocks == 0 ? 0.0
                                 : 100.0 * static_cast<double>(blocks) / static_cast<double>(tensor.blocks);
     };
-    const std::string sqnr = tensor.sqnr_db ? fmt::format("{:.2f}", *tensor.sqnr_db) : "exact";
-    text += fmt::format("{:>11.4g} {:>11.4g} {:>8} {:>8.3f}% {:>8.3f}% {:>9}  {}\n", tensor.max_abs_error,
-                        tensor.rms_error, sqnr, share(tensor.blocks_at_0), share(tensor.blocks_at_1),
-                        tensor.saturated, tensor.name);
+    const auto number = [](std::optional<double> value) {
+      return value ? fmt::format("{:.4g}", *value) : std::string("-");
+    };
+    text += fmt::format("{:>11} {:>11} {:>8} {:>8.3f}% {:>8.3f}% {:>9}  {}\n", number(tensor.max_abs_error),
+                        number(tensor.rms_error), sqnr_text(tensor), share(tensor.blocks_at_0),
+                        share(tensor.blocks_at_1), tensor.saturated, printable(tensor.name));
+    text += non_finite_line(tensor);
     if (tensor.modes == quantized.modes) continue;
     for (std::size_t i = 0; i < kModes; ++i) {
       if (tensor.modes[i]) text += fmt::format("    reproduced by {}\n", words(mode(i)));
@@ -64,6 +89,7 @@ std::string quantized_lines(const Report::Quantized& quantized) {
   return text;
 }
 
+/// For an attribute.
 std::string xml(std::string_view text) {
   std::string out;
   for (const char c : text) {
@@ -80,8 +106,11 @@ std::string xml(std::string_view text) {
       case '"':
         out += "&quot;";
         break;
-      default:  // control characters are not allowed in XML at all
-        out += static_cast<unsigned char>(c) < 0x20 ? '?' : c;
+      case '\n':
+        out += "&#10;";
+        break;
+      default:
+        out += c;
     }
   }
   return out;
@@ -117,15 +146,16 @@ std::string words(const Mode& mode) {
 
 std::string to_text(const Report& report, std::size_t max_report) {
   std::string text;
-  for (const std::string& note : report.notes) text += note + "\n";
+  for (const std::string& note : report.notes) text += printable(note) + "\n";
   if (report.quantized) text += quantized_lines(*report.quantized);
   const std::size_t shown = std::min(max_report, report.findings.size());
-  for (std::size_t i = 0; i < shown; ++i) text += lines_of(report.findings[i]);
+  for (std::size_t i = 0; i < shown; ++i) text += lines_of(report.findings[i]) + "\n";
   if (shown < report.findings.size()) {
     text += fmt::format("and {} more tensors\n", report.findings.size() - shown);
   }
   const std::size_t listed = std::min(max_report, report.not_judged.size());
-  for (std::size_t i = 0; i < listed; ++i) text += fmt::format("not judged: {}\n", report.not_judged[i]);
+  for (std::size_t i = 0; i < listed; ++i)
+    text += fmt::format("not judged: {}\n", printable(report.not_judged[i]));
   if (listed < report.not_judged.size()) {
     text += fmt::format("and {} more that were not judged\n", report.not_judged.size() - listed);
   }
@@ -141,7 +171,8 @@ std::string to_junit(const Report& report) {
   for (const Finding& finding : report.findings) failed.emplace(finding.tensor, &finding);
   std::string cases;
   for (const std::string& name : report.judged) {
-    cases += fmt::format("  <testcase classname=\"refit-verify.{}\" name=\"{}\"", report.command, xml(name));
+    cases += fmt::format("  <testcase classname=\"refit-verify.{}\" name=\"{}\"", report.command,
+                         xml(printable(name)));
     const auto found = failed.find(name);
     cases += found == failed.end()
                  ? "/>\n"
@@ -152,7 +183,7 @@ std::string to_junit(const Report& report) {
     cases += fmt::format(
         "  <testcase classname=\"refit-verify.{}\" name=\"{}\"><skipped message=\"not "
         "judged\"/></testcase>\n",
-        report.command, xml(name));
+        report.command, xml(printable(name)));
   }
   return fmt::format(
       "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"

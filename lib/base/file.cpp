@@ -17,17 +17,22 @@ void fail_errno(const std::string& path, std::string_view what, int error) {
   fail_input(fmt::format("{}: {}: {}", path, what, std::generic_category().message(error)));
 }
 
-ReadableFile::ReadableFile(const std::string& path, int more_flags)
-    : fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | more_flags)) {
-  if (fd_ < 0) fail_errno(path, "cannot open the file", errno);
+bool is_there(const std::string& path) {
   struct stat status {};
-  const int error = ::fstat(fd_, &status) == 0 ? 0 : errno;
-  if (error != 0 || S_ISDIR(status.st_mode)) {
-    ::close(fd_);  // no destructor runs for an object whose constructor throws
-    fail_errno(path, "cannot read the file", error != 0 ? error : EISDIR);
-  }
-  is_regular_ = S_ISREG(status.st_mode);
-  size_ = static_cast<std::uint64_t>(status.st_size);
+  if (::lstat(path.c_str(), &status) == 0) return true;
+  if (errno != ENOENT && errno != ENOTDIR) fail_errno(path, "cannot look for the file", errno);
+  return false;
+}
+
+ReadableFile::ReadableFile(const std::string& path)
+    : fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)) {
+  if (fd_ < 0) fail_errno(path, "cannot open the file", errno);
+  int error = ::fstat(fd_, &status_) == 0 ? 0 : errno;
+  if (error == 0 && S_ISDIR(status_.st_mode)) error = EISDIR;
+  if (error == 0 && S_ISREG(status_.st_mode)) return;
+  ::close(fd_);  // no destructor runs for an object whose constructor throws
+  if (error != 0) fail_errno(path, "cannot read the file", error);
+  fail_input(fmt::format("{}: is not a regular file, and nothing else is read", path));
 }
 
 ReadableFile::~ReadableFile() {

@@ -1,5 +1,7 @@
-// A file opened for reading, and the sentence for a failed system call on a path.
+// A file opened for reading, whether there is one, and the sentence for a failed system call on a path.
 #pragma once
+
+#include <sys/stat.h>
 
 #include <cstdint>
 #include <string>
@@ -10,23 +12,26 @@ namespace refit {
 /// Throws Error(input) "<path>: <what>: <text of the errno value>".
 [[noreturn]] void fail_errno(const std::string& path, std::string_view what, int error);
 
-/// Owns a read-only descriptor. A directory is refused; a pipe or a device is taken. `more_flags` are
-/// open(2)'s.
+/// Whether there is something of this name. A link that leads nowhere is something: opening it then says so.
+/// Error(input) when that cannot be told, in a directory that may not be searched for one.
+[[nodiscard]] bool is_there(const std::string& path);
+
+/// Owns a read-only descriptor of a regular file. Anything else is refused without waiting for it, as opening
+/// a pipe would for its writer.
 class ReadableFile {
  public:
-  explicit ReadableFile(const std::string& path, int more_flags = 0);
+  explicit ReadableFile(const std::string& path);
   ~ReadableFile();
   ReadableFile(const ReadableFile&) = delete;
   ReadableFile& operator=(const ReadableFile&) = delete;
 
   [[nodiscard]] int fd() const noexcept { return fd_; }
-  [[nodiscard]] bool is_regular() const noexcept { return is_regular_; }
-  [[nodiscard]] std::uint64_t size() const noexcept { return size_; }  ///< when opened; of a regular file
+  [[nodiscard]] const struct stat& status() const noexcept { return status_; }  ///< when opened
+  [[nodiscard]] std::uint64_t size() const noexcept { return static_cast<std::uint64_t>(status_.st_size); }
 
  private:
   int fd_;
-  bool is_regular_ = false;
-  std::uint64_t size_ = 0;
+  struct stat status_ {};
 };
 
 }  // namespace refit

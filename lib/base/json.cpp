@@ -160,7 +160,8 @@ Json parse_json(std::string_view text, const std::string& place, int max_depth) 
 Json read_json_file(const std::string& path, std::size_t max_bytes) {
   const ReadableFile file(path);
 
-  // Read to the end, not to the size reported before: a pipe has none, and a file may grow meanwhile.
+  // Read to the end, not to the size reported before: the file may grow meanwhile, and files of /proc have
+  // none.
   std::string text;
   std::vector<char> piece(std::size_t{1} << 16);
   for (;;) {

@@ -8,6 +8,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/file.hpp"
 #include "base/json.hpp"
 #include "checkpoint/index.hpp"
 #include "refit/base/error.hpp"
@@ -16,12 +17,6 @@ namespace refit::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
-
-/// Also true of a link that leads nowhere: opening it then says so.
-bool is_there(const fs::path& path) {
-  std::error_code ignored;
-  return fs::exists(fs::symlink_status(path, ignored));
-}
 
 std::string directory_of(const std::string& file) {
   const fs::path parent = fs::path(file).parent_path();
@@ -41,7 +36,7 @@ bool is_one_of_many(const std::string& stem) {
 /// The file to read of a directory without an index.
 std::string lone_file(const std::string& directory) {
   const fs::path single = fs::path(directory) / single_name;
-  if (is_there(single)) return single.string();
+  if (is_there(single.string())) return single.string();
   std::error_code error;
   std::vector<std::string> found;
   for (fs::directory_iterator item(directory, error), end; !error && item != end; item.increment(error)) {
@@ -69,7 +64,7 @@ std::string lone_file(const std::string& directory) {
 /// All shards, before the first is opened.
 void require_shards(const Index& index, const std::string& directory, const std::string& place) {
   for (const auto& [shard, tensors] : index.shards) {
-    if (is_there(fs::path(directory) / shard)) continue;
+    if (is_there((fs::path(directory) / shard).string())) continue;
     fail_input(fmt::format("{}: shard {} is missing, which holds tensor {}{}", place, json_quoted(shard),
                            json_quoted(tensors.front()),
                            tensors.size() == 1 ? "" : fmt::format(" and {} more", tensors.size() - 1)));
@@ -142,7 +137,7 @@ Checkpoint Checkpoint::open(const std::string& path) {
   if (fs::is_directory(path, ignored)) {
     checkpoint.directory_ = path;
     const fs::path index = fs::path(path) / index_name;
-    if (is_there(index)) checkpoint.index_path_ = index.string();
+    if (is_there(index.string())) checkpoint.index_path_ = index.string();
   } else if (path.ends_with(".json")) {
     checkpoint.directory_ = directory_of(path);
     checkpoint.index_path_ = path;
@@ -166,8 +161,6 @@ void Checkpoint::add_indexed() {
   Placement(index, files, index_path_).check();
   for (SafetensorsFile& file : files) add(std::move(file));
 }
-
-/// Most writers count the bytes of the tensors, some those of the files, headers included.
 
 void Checkpoint::add(SafetensorsFile shard) {
   const auto number = static_cast<std::uint32_t>(shards_.size());
@@ -195,6 +188,25 @@ std::span<const std::byte> Checkpoint::data(const Tensor& tensor) const {
 
 std::string Checkpoint::place(const Tensor& tensor) const {
   return fmt::format("{}: tensor {}", shards_.at(tensor.shard).path(), json_quoted(tensor.spec.name));
+}
+
+void Checkpoint::check_unchanged() const {
+  for (const SafetensorsFile& shard : shards_) shard.check_unchanged();
+}
+
+void read_unchanged(std::initializer_list<const Checkpoint*> checkpoints, const std::function<void()>& body) {
+  const auto check = [&] {
+    for (const Checkpoint* const checkpoint : checkpoints) {
+      if (checkpoint != nullptr) checkpoint->check_unchanged();
+    }
+  };
+  try {
+    body();
+  } catch (const Error&) {
+    check();
+    throw;
+  }
+  check();
 }
 
 }  // namespace refit::checkpoint

@@ -1,53 +1,34 @@
 // One safetensors file, mapped.
 #include "refit/checkpoint/safetensors.hpp"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/mman.h>
 
-#include <cerrno>
 #include <string_view>
 #include <unordered_map>
 
-#include "base/file.hpp"
 #include "base/json.hpp"
+#include "checkpoint/mapping.hpp"
 #include "refit/base/error.hpp"
 
 namespace refit::checkpoint {
 namespace {
 
-/// A whole file, read-only. The mapping outlives the descriptor.
-class Mapping {
- public:
-  explicit Mapping(const std::string& path) {
-    const ReadableFile file(path, O_NONBLOCK);  // opening a pipe would wait for its writer
-    if (!file.is_regular())
-      fail_input(fmt::format("{}: is not a regular file, and only those can be mapped", path));
-    size_ = static_cast<std::size_t>(file.size());
-    if (size_ == 0) return;  // mmap refuses a length of 0
-    void* address = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file.fd(), 0);
-    if (address == MAP_FAILED)
-      fail_errno(path, fmt::format("cannot map the {} bytes of the file", size_), errno);
-    data_ = static_cast<const std::byte*>(address);
+/// The checked header; where the file changed meanwhile, that is what is wrong.
+std::vector<Entry> read_header(const Mapping& mapping, const std::string& place,
+                               std::map<std::string, std::string>& metadata) {
+  try {
+    return parse_header(mapping.bytes(), place, &metadata);
+  } catch (const Error&) {
+    mapping.check_unchanged();
+    throw;
   }
-  ~Mapping() {
-    if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
-  }
-  Mapping(const Mapping&) = delete;
-  Mapping& operator=(const Mapping&) = delete;
-
-  [[nodiscard]] std::span<const std::byte> bytes() const noexcept { return {data_, size_}; }
-
- private:
-  const std::byte* data_ = nullptr;
-  std::size_t size_ = 0;
-};
+}
 
 }  // namespace
 
 struct SafetensorsFile::State {
   explicit State(const std::string& file_path)
-      : path(file_path), mapping(file_path), entries(parse_header(mapping.bytes(), file_path, &metadata)) {
+      : path(file_path), mapping(file_path), entries(read_header(mapping, file_path, metadata)) {
     const std::uint64_t data_bytes = entries.empty() ? 0 : entries.back().end;
     data = mapping.bytes().last(static_cast<std::size_t>(data_bytes));
     for (const Entry& entry : entries) by_name.emplace(entry.spec.name, &entry);
@@ -99,6 +80,10 @@ std::span<const std::byte> SafetensorsFile::data(const Entry& entry) const noexc
 
 std::span<const std::byte> SafetensorsFile::data(const std::string& name) const {
   return data(entry(name));
+}
+
+void SafetensorsFile::check_unchanged() const {
+  state_->mapping.check_unchanged();
 }
 
 }  // namespace refit::checkpoint

@@ -7,12 +7,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <filesystem>
 #include <random>
 #include <system_error>
 #include <utility>
+#include <vector>
 
+#include "checkpoint/file_names.hpp"
 #include "checkpoint/index.hpp"
 #include "checkpoint/output_file.hpp"
 #include "refit/base/error.hpp"
@@ -49,22 +52,30 @@ std::string resolved(const std::string& target) {
   return (parent / path.filename()).string();
 }
 
-/// Replacing a directory deletes it, so it has to look like what a checkpoint's directory looks like. Why it
-/// does not, or nothing.
+/// Replacing a directory deletes it, so everything in it has to be what a checkpoint's directory has. Why it
+/// is not, or nothing.
 std::string reason_to_keep(const std::string& directory) {
   std::error_code error;
   bool is_empty = true, is_checkpoint = false;
+  std::vector<std::string> foreign;
   for (fs::directory_iterator item(directory, error), end; !error && item != end; item.increment(error)) {
     const std::string name = item->path().filename().string();
-    std::error_code ignored;
-    if (!item->is_regular_file(ignored) && !item->is_symlink(ignored)) {
-      return fmt::format("it is not replaced, because it holds {}, which is not a file", name);
+    // Of a link only itself is deleted.
+    if (const fs::file_type type = item->symlink_status(error).type();
+        !error && type != fs::file_type::regular && type != fs::file_type::symlink) {
+      foreign.push_back(fmt::format("{}, which is not a file", name));
+    } else if (!is_checkpoint_file(name)) {
+      foreign.push_back(fmt::format("{}, which is not a checkpoint's", name));
     }
     is_empty = false;
     is_checkpoint =
         is_checkpoint || name.ends_with(".safetensors") || name == index_name || name == "config.json";
   }
   if (error) return error.message();
+  if (!foreign.empty()) {
+    return fmt::format("it is not replaced, because it holds {}",
+                       *std::min_element(foreign.begin(), foreign.end()));
+  }
   if (is_empty || is_checkpoint) return "";
   return "it is not replaced, because it holds files but none of a checkpoint";
 }

@@ -1,7 +1,6 @@
 // Tensors cut into shards, their places, and the account of what was written.
 #include "refit/checkpoint/writer.hpp"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -16,6 +15,7 @@
 
 #include "base/file.hpp"
 #include "base/json.hpp"
+#include "checkpoint/file_names.hpp"
 #include "checkpoint/index.hpp"
 #include "checkpoint/output_file.hpp"
 #include "checkpoint/staging.hpp"
@@ -171,6 +171,7 @@ struct Writer::State {
       refuse("that is not a file name");
     }
     if (name == index_name) refuse("the index is written with the shards");
+    if (!is_checkpoint_file(name)) refuse("a checkpoint has no such file");
   }
 
   const std::uint64_t total;
@@ -225,8 +226,7 @@ void Writer::add_text(const std::string& name, const std::string& text) {
 
 void Writer::add_copy(const std::string& name, const std::string& from) {
   state_->require_further_file(name);
-  const ReadableFile source(from, O_NONBLOCK);  // opening a pipe would wait for its writer
-  if (!source.is_regular()) fail_input(fmt::format("{}: is not a regular file", from));
+  const ReadableFile source(from);
   OutputFile copy(state_->path_of(name), true, state_->staging.target());
   std::vector<char> piece(std::size_t{1} << 20);
   for (std::uint64_t place = 0;;) {

@@ -126,8 +126,9 @@ class Builder {
           {.name = name + options_.scale_suffix, .shape = std::move(shape), .dtype = DType::u8});
     }
     for (const Piece& piece : target.pieces) {
+      if (piece.source == kNone) continue;
       const std::uint64_t elements = piece.rows * target.cols;
-      out_.source_bytes += elements * size_of(source_.checkpoint->tensors()[piece.source].spec.dtype);
+      out_.source_bytes += elements * size_of(piece.dtype);
       if (piece.scales != kNone) out_.source_bytes += elements / quant::kBlock;
     }
     out_.targets.push_back(std::move(target));
@@ -136,14 +137,19 @@ class Builder {
   static void append_pieces(const SourceTensor& tensor, const Slice& slice, std::uint64_t matrix,
                             std::uint64_t row_begin, std::vector<Piece>& pieces) {
     for (const Slice::Rows& rows : slice.rows) {
+      if (rows.count == 0) continue;
       pieces.push_back({.source = tensor.index,
                         .scales = tensor.scales,
+                        .dtype = tensor.spec->dtype,
                         .row = matrix * slice.source_rows + rows.begin,
                         .rows = rows.count,
                         .col = slice.col,
                         .stride = tensor.spec->cols(),
                         .row_begin = row_begin});
       row_begin += rows.count;
+    }
+    if (slice.zero_rows > 0) {
+      pieces.push_back({.dtype = tensor.spec->dtype, .rows = slice.zero_rows, .row_begin = row_begin});
     }
   }
 
@@ -175,12 +181,13 @@ class Builder {
 
     Target target{
         .op = op, .matrices = slice.matrices, .matrix_rows = rows, .cols = slice.cols, .pieces = {}};
-    if (shape == before && (op == Op::copy || op == Op::cast)) {
+    if (shape == before && slice.zero_rows == 0 && (op == Op::copy || op == Op::cast)) {
       // Element by element: the work can be divided anywhere.
       target.matrices = 1;
       target.matrix_rows = num_elements(shape);
       target.cols = 1;
-      target.pieces = {{.source = tensor.index, .rows = target.matrix_rows, .stride = 1}};
+      target.pieces = {
+          {.source = tensor.index, .dtype = tensor.spec->dtype, .rows = target.matrix_rows, .stride = 1}};
     } else {
       for (std::uint64_t m = 0; m < slice.matrices; ++m) append_pieces(tensor, slice, m, 0, target.pieces);
     }

@@ -34,18 +34,16 @@ struct Unit {
   std::uint64_t matrix = 0, row = 0, rows = 0;
 };
 
-std::uint64_t element_bytes(const checkpoint::Checkpoint& source, const Target& target) {
-  return size_of(source.tensors()[target.pieces.front().source].spec.dtype);
+std::uint64_t element_bytes(const Target& target) {
+  return size_of(target.pieces.front().dtype);
 }
 
-std::vector<Unit> units_of(const Conversion& conversion, const checkpoint::Checkpoint& source,
-                           std::uint64_t unit_bytes) {
+std::vector<Unit> units_of(const Conversion& conversion, std::uint64_t unit_bytes) {
   std::vector<Unit> units;
   for (std::uint32_t t = 0; t < conversion.targets.size(); ++t) {
     const Target& target = conversion.targets[t];
     if (target.matrices == 0 || target.matrix_rows == 0 || target.cols == 0) continue;
-    std::uint64_t band =
-        std::max<std::uint64_t>(1, unit_bytes / (target.cols * element_bytes(source, target)));
+    std::uint64_t band = std::max<std::uint64_t>(1, unit_bytes / (target.cols * element_bytes(target)));
     if (target.tiled) band = std::max(kTileRows, band / kTileRows * kTileRows);
     for (std::uint64_t matrix = 0; matrix < target.matrices; ++matrix) {
       for (std::uint64_t row = 0; row < target.matrix_rows; row += band) {
@@ -77,8 +75,8 @@ void ask_for(const Unit& unit, const Conversion& conversion, const checkpoint::C
       last =
           std::clamp(unit.row + unit.rows, piece.row_begin, piece.row_begin + piece.rows) - piece.row_begin;
     }
-    if (first == last) continue;
-    const std::uint64_t row_bytes = piece.stride * element_bytes(source, target);
+    if (first == last || piece.source == kNone) continue;
+    const std::uint64_t row_bytes = piece.stride * element_bytes(target);
     const std::byte* const data = source.data(source.tensors()[piece.source]).data();
     const auto begin = reinterpret_cast<std::uintptr_t>(data + (piece.row + first) * row_bytes) / page * page;
     const auto end = reinterpret_cast<std::uintptr_t>(data + (piece.row + last) * row_bytes);
@@ -89,8 +87,9 @@ void ask_for(const Unit& unit, const Conversion& conversion, const checkpoint::C
 /// What one thread needs; its buffers grow to the largest unit and are used again.
 class Worker {
  public:
-  Worker(const Conversion& conversion, const checkpoint::Checkpoint& source, checkpoint::Writer& writer)
-      : conversion_(conversion), source_(source), writer_(writer) {}
+  Worker(const Conversion& conversion, const checkpoint::Checkpoint& source, checkpoint::Writer& writer,
+         const Hooks& hooks)
+      : conversion_(conversion), source_(source), writer_(writer), hooks_(hooks) {}
 
   /// Bytes written.
   std::uint64_t work(const Unit& unit) {
@@ -100,7 +99,7 @@ class Worker {
     const std::uint64_t before = written_;
     switch (target_->op) {
       case Op::copy:
-        copy_rows(&Piece::source, element_bytes(source_, *target_), target_->cols, target_->values);
+        copy_rows(&Piece::source, element_bytes(*target_), target_->cols, target_->values);
         break;
       case Op::cast:
         cast();
@@ -133,6 +132,7 @@ class Worker {
       const bool ordered = target_->order != kNone;
       const std::uint64_t row = ordered ? conversion_.orders[target_->order][unit_.row + n] : unit_.row + n;
       const Piece* const piece = piece_of(row);
+      if (piece->source == kNone) zeros_.resize(std::max<std::size_t>(zeros_.size(), zero_bytes()));
       const std::uint64_t piece_row = row - piece->row_begin;
       const std::uint64_t rows = ordered ? 1 : std::min(unit_.rows - n, piece->rows - piece_row);
       runs_.push_back({.piece = piece, .piece_row = piece_row, .unit_row = n, .rows = rows});
@@ -140,10 +140,12 @@ class Worker {
     }
   }
 
+  /// Rows without a source are all the same row of zeros.
   [[nodiscard]] const std::byte* data(std::uint32_t tensor) const {
-    return source_.data(source_.tensors()[tensor]).data();
+    return tensor == kNone ? zeros_.data() : source_.data(source_.tensors()[tensor]).data();
   }
-  [[nodiscard]] DType dtype(const Run& run) const { return source_.tensors()[run.piece->source].spec.dtype; }
+  [[nodiscard]] std::size_t zero_bytes() const { return target_->cols * element_bytes(*target_); }
+  [[nodiscard]] static DType dtype(const Run& run) { return run.piece->dtype; }
 
   /// Calls row(from, to_row) for every row of the unit, or once for a run without a gap between its rows.
   template <typename Body>
@@ -227,7 +229,7 @@ class Worker {
     for_each_row([&](const std::uint16_t* in, std::uint64_t row) {
       rows_.push_back({.in = in, .q = q_.data() + row * cols, .scales = scales_.data() + row * scale_cols});
     });
-    const bool finite = quant::quantize_rows(rows_, cols, conversion_.quant);
+    const bool finite = hooks_.quantize(rows_, cols, conversion_.quant);
     if (!finite && conversion_.quant.non_finite == quant::NonFinite::refuse) refuse_non_finite();
     write(target_->values, first_row() * cols, std::as_bytes(std::span(q_).first(unit_.rows * cols)));
     const std::span<const std::uint8_t> scales = std::span(scales_).first(unit_.rows * scale_cols);
@@ -268,11 +270,11 @@ class Worker {
   [[noreturn]] void refuse_non_finite() {
     std::uint32_t last = kNone;
     for (const Run& run : runs_) {
-      if (run.piece->source != last) refuse_non_finite(run.piece->source);
+      if (run.piece->source != kNone && run.piece->source != last) refuse_non_finite(run.piece->source);
       last = run.piece->source;
     }
-    fail_runtime(fmt::format("{} holds an element that was not finite when it was quantized and is now",
-                             source_.place(source_.tensors()[runs_.front().piece->source])));
+    fail_runtime(fmt::format("{}: an element of {} was not finite when it was quantized and is now",
+                             source_.path(), conversion_.outputs[target_->values].name));
   }
 
   void refuse_non_finite(std::uint32_t tensor) {
@@ -302,13 +304,14 @@ class Worker {
   const Conversion& conversion_;
   const checkpoint::Checkpoint& source_;
   checkpoint::Writer& writer_;
+  const Hooks& hooks_;
   Unit unit_;
   const Target* target_ = nullptr;
   std::uint64_t written_ = 0;
   std::vector<Run> runs_;
   std::vector<quant::Row> rows_;
   std::vector<std::uint16_t> words_;
-  std::vector<std::byte> bytes_;
+  std::vector<std::byte> bytes_, zeros_;
   std::vector<std::uint8_t> q_, scales_, tiles_;
 };
 
@@ -318,14 +321,14 @@ void execute(const Conversion& conversion, const checkpoint::Checkpoint& source,
              ThreadPool& pool, const Hooks& hooks) {
   const std::uint64_t unit_bytes =
       std::clamp(kMostBuffered / pool.threads() / 2, kLeastUnitBytes, kUnitBytes);
-  const std::vector<Unit> units = units_of(conversion, source, unit_bytes);
+  const std::vector<Unit> units = units_of(conversion, unit_bytes);
   const std::uint64_t total = conversion.output_bytes();
   const std::size_t ahead = kAhead * pool.threads();
   std::atomic<std::size_t> next = 0;
   std::mutex progress;
   std::uint64_t done = 0;
   pool.for_range(pool.threads(), 1, [&](std::size_t, std::size_t) {
-    Worker worker(conversion, source, writer);
+    Worker worker(conversion, source, writer, hooks);
     try {
       for (std::size_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < units.size();) {
         if (hooks.stop && hooks.stop()) fail_runtime("interrupted");

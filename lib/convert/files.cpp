@@ -9,7 +9,9 @@
 #include <fstream>
 #include <system_error>
 
+#include "base/file.hpp"
 #include "base/json.hpp"
+#include "checkpoint/file_names.hpp"
 #include "refit/base/error.hpp"
 
 namespace refit::convert {
@@ -79,8 +81,18 @@ void check_destination(const checkpoint::Checkpoint& source, const Job& job) {
       fail_input(fmt::format("{} cannot be converted to {}, which holds it", job.source, job.destination));
     }
   }
-  std::error_code ignored;
-  if (!job.overwrite && fs::exists(fs::symlink_status(job.destination, ignored))) {
+  std::error_code error;
+  const fs::file_status there = fs::status(destination, error);  // what cannot be looked at is refused below
+  const bool is_directory = fs::is_directory(there);
+  if (!source.directory() && (is_directory || !fs::path(job.destination).has_filename())) {
+    fail_input(fmt::format("{} is a {}, and {} is one file: give the file that it is to become",
+                           job.destination, is_directory ? "directory" : "directory's name", job.source));
+  }
+  if (source.directory() && fs::exists(there) && !is_directory) {
+    fail_input(fmt::format("{} is not a directory, and {} is one: give the directory that it is to become",
+                           job.destination, job.source));
+  }
+  if (!job.overwrite && is_there(destination.string())) {
     fail_input(fmt::format("{} exists already; --force replaces it", job.destination));
   }
 }
@@ -99,9 +111,13 @@ void add_files(const checkpoint::Checkpoint& source, const Conversion& conversio
   std::sort(entries.begin(), entries.end());
   for (const fs::directory_entry& entry : entries) {
     const std::string name = entry.path().filename().string(), path = entry.path().string();
-    std::error_code ignored;
     if (is_weights(name)) continue;
-    if (!entry.is_regular_file(ignored)) {
+    const bool is_file = entry.is_regular_file(error);
+    if (!checkpoint::is_checkpoint_file(name)) {
+      notes.push_back(fmt::format("{} was not copied: a checkpoint has no such file", path));
+    } else if (error) {
+      fail_input(fmt::format("{}: cannot be copied: {}", path, error.message()));
+    } else if (!is_file) {
       notes.push_back(fmt::format("{} is not a file and was not copied", path));
     } else if (name == kModelOptConfig) {
       notes.push_back(fmt::format("{} was not copied: config.json says what the result is", path));

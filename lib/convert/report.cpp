@@ -18,9 +18,11 @@ std::string to_json(const Report& report) {
   if (conversion.recipe) json["recipe"] = model::name_of(*conversion.recipe);
   json["rounding"] = nullptr;
   json["zero_scale"] = nullptr;
+  json["quantized_by"] = nullptr;
   if (quantizes) {
     json["rounding"] = quant::name_of(conversion.quant.rounding);
     json["zero_scale"] = conversion.quant.zero_scale == quant::ZeroScale::one ? "one" : "keep";
+    json["quantized_by"] = report.job.quantized_by;
   }
   json["tp_size"] = options.tp_size;
   json["tp_rank"] = options.tp_rank;

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <unordered_set>
 
 #include "convert/patterns.hpp"
@@ -65,6 +66,7 @@ class Chooser {
     } else if (source.model != nullptr) {
       recipe_ = options.recipe.value_or(model::default_recipe(*source.model));
       names_ = chosen_names(*source.model, *recipe_);
+      require_one(source);
     } else if (options.recipe) {
       if (*options.recipe != model::RecipeKind::none) {
         fail_input(
@@ -88,6 +90,19 @@ class Chooser {
   [[nodiscard]] std::optional<model::RecipeKind> recipe() const { return recipe_; }
 
  private:
+  /// A config.json of another model would else leave everything as it is, without a word.
+  void require_one(const Source& source) const {
+    const auto& tensors = source.tensors;
+    const bool any = std::any_of(tensors.begin(), tensors.end(), [&](const SourceTensor& tensor) {
+      return names_.contains(tensor.spec->name);
+    });
+    if (any || names_.empty()) return;
+    fail_input(
+        fmt::format("{}: config.json describes {} tensors to quantize by the recipe {}, and none of them "
+                    "is here; --select names others",
+                    source.checkpoint->path(), names_.size(), model::name_of(*recipe_)));
+  }
+
   const Options& options_;
   std::optional<model::RecipeKind> recipe_;
   std::unordered_set<std::string_view> names_;

@@ -1,37 +1,17 @@
-// Column-parallel tensors lose rows, row-parallel ones columns, the rest is whole on every rank.
-// Source: vLLM's ColumnParallelLinear, QKVParallelLinear, RowParallelLinear and VocabParallelEmbedding.
+// Column-parallel tensors lose rows, row-parallel ones columns, the rest is whole on every rank;
+// model/split.hpp says which.
 #include "convert/slice.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <string_view>
 
 #include "refit/base/error.hpp"
+#include "refit/model/split.hpp"
 
 namespace refit::convert {
-namespace {
-
-using model::Kind;
-
-/// Of a name like "model.layers.0.self_attn.q_b_proj.weight": "q_b_proj".
-std::string_view module_of(std::string_view name) {
-  const std::size_t suffix = name.rfind('.');
-  if (suffix == std::string_view::npos || suffix == 0) return {};
-  const std::size_t module = name.rfind('.', suffix - 1);
-  return name.substr(module == std::string_view::npos ? 0 : module + 1,
-                     suffix - (module == std::string_view::npos ? 0 : module + 1));
-}
-
-bool is_one_of(std::string_view word, std::initializer_list<std::string_view> words) {
-  return std::find(words.begin(), words.end(), word) != words.end();
-}
-
-}  // namespace
-
 std::uint64_t Slice::matrix_rows() const noexcept {
-  std::uint64_t sum = 0;
+  std::uint64_t sum = zero_rows;
   for (const Rows& range : rows) sum += range.count;
   return sum;
 }
@@ -60,6 +40,7 @@ Slicer::Slicer(const Source& source, const Options& options)
   if (dims.heads % size_ != 0) {
     fail_input(fmt::format("--tp-size {}: {} attention heads do not divide by {}", size_, dims.heads, size_));
   }
+  note_vocabulary();
   if (kv_heads_ == 0 || kv_heads_ % size_ == 0) return;
   if (kv_heads_ > size_ || size_ % kv_heads_ != 0) {
     fail_input(fmt::format("--tp-size {}: {} key-value heads neither divide by {} nor divide it", size_,
@@ -68,6 +49,21 @@ Slicer::Slicer(const Source& source, const Options& options)
   notes_.push_back(
       fmt::format("{} key-value heads are fewer than {} ranks: each is on {} ranks, and this one has head {}",
                   kv_heads_, size_, size_ / kv_heads_, rank_ / (size_ / kv_heads_)));
+}
+
+void Slicer::note_vocabulary() {
+  const std::uint64_t rows = source_->model->dims.vocab;
+  const std::uint64_t padded = model::padded_rows(rows, model::kEngineVocabularyMultiple);
+  if (padded % size_ != 0) {
+    fail_input(fmt::format("--tp-size {}: a vocabulary of {} rows, padded to {}, does not divide by {}",
+                           size_, rows, padded, size_));
+  }
+  if (padded == rows) return;
+  const std::uint64_t part = padded / size_, begin = std::min(rows, rank_ * part);
+  notes_.push_back(
+      fmt::format("the vocabulary's {} rows are padded to {}, so each rank has {}; of this one {} "
+                  "are zeros",
+                  rows, padded, part, part - std::min(part, rows - begin)));
 }
 
 Slice Slicer::slice(const SourceTensor& tensor, bool quantized) const {
@@ -87,6 +83,19 @@ void Slicer::keep_part(const SourceTensor& tensor, Slice::Rows& rows) const {
   }
   rows.count /= size_;
   rows.begin += rank_ * rows.count;
+}
+
+/// Rows beyond the model's vocabulary are what a trainer padded it with, and no engine's.
+void Slicer::keep_vocabulary(const SourceTensor& tensor, Slice& slice) const {
+  const std::uint64_t rows = source_->model->dims.vocab;
+  if (slice.source_rows < rows) {
+    fail_input(fmt::format("{}: its {} rows are fewer than the {} of config.json's vocabulary",
+                           refusal(tensor), slice.source_rows, rows));
+  }
+  const std::uint64_t part = model::padded_rows(rows, model::kEngineVocabularyMultiple) / size_;
+  const std::uint64_t begin = std::min(rows, rank_ * part), count = std::min(part, rows - begin);
+  slice.rows = {{.begin = begin, .count = count}};
+  slice.zero_rows = part - count;
 }
 
 void Slicer::keep_key_value_head(const SourceTensor& tensor, Slice::Rows& rows) const {
@@ -112,68 +121,32 @@ void Slicer::keep_columns(const SourceTensor& tensor, bool quantized, Slice& sli
   slice.col = rank_ * part;
 }
 
-/// Latent attention: what comes out by heads is split, what is shared by all heads is not.
-void Slicer::cut_by_name(const SourceTensor& tensor, Slice& slice) const {
-  const std::string_view module = module_of(tensor.spec->name);
-  if (is_one_of(module, {"q_proj", "q_b_proj", "kv_b_proj"})) return keep_part(tensor, slice.rows.front());
-  if (is_one_of(module, {"q_a_proj", "kv_a_proj_with_mqa"})) return;
-  fail_input(fmt::format("{}: how a tensor of kind {} is split is not known here", refusal(tensor),
-                         model::name_of(tensor.model->kind)));
-}
-
 void Slicer::cut(const SourceTensor& tensor, bool quantized, Slice& slice) const {
   if (tensor.model == nullptr) {
     fail_input(fmt::format("{}: the model has no tensor of this name", refusal(tensor)));
   }
   Slice::Rows& rows = slice.rows.front();
-  switch (tensor.model->kind) {
-    case Kind::attention_q:
-    case Kind::mlp_gate:
-    case Kind::mlp_up:
-    case Kind::shared_gate:
-    case Kind::shared_up:
-    case Kind::expert_gate:
-    case Kind::expert_up:
-    case Kind::embedding:
-    case Kind::lm_head:
+  switch (model::split_of(*tensor.model, source_->model->dims)) {
+    case model::Split::whole:
+      return;
+    case model::Split::rows:
       return keep_part(tensor, rows);
-    case Kind::attention_k:
-    case Kind::attention_v:
+    case model::Split::head_rows:
       return keep_key_value_head(tensor, rows);
-    case Kind::attention_o:
-    case Kind::mlp_down:
-    case Kind::shared_down:
-    case Kind::expert_down:
+    case model::Split::vocab_rows:
+      return keep_vocabulary(tensor, slice);
+    case model::Split::columns:
+    case model::Split::slab_columns:
       return keep_columns(tensor, quantized, slice);
-    case Kind::attention_bias: {
-      const std::string_view module = module_of(tensor.spec->name);
-      if (module == "q_proj") return keep_part(tensor, rows);
-      if (is_one_of(module, {"k_proj", "v_proj"})) return keep_key_value_head(tensor, rows);
-      return;  // of the output projection, and of what latent attention shares
-    }
-    case Kind::attention_other:
-      return cut_by_name(tensor, slice);
-    case Kind::expert_gate_up_slab:
-    case Kind::expert_down_slab: {
-      if (source_->model->dims.slabs != model::SlabForm::rows || tensor.spec->shape.size() != 3) {
-        fail_input(fmt::format("{}: this slab of all experts keeps K in the middle", refusal(tensor)));
-      }
-      if (tensor.model->kind == Kind::expert_down_slab) return keep_columns(tensor, quantized, slice);
+    case model::Split::halves: {
       const std::uint64_t half = rows.count / 2;
       slice.rows = {{.begin = 0, .count = half}, {.begin = half, .count = rows.count - half}};
       for (Slice::Rows& part : slice.rows) keep_part(tensor, part);
       return;
     }
-    case Kind::mamba:
-    case Kind::expert_bias_slab:
+    case model::Split::unknown:
       fail_input(fmt::format("{}: how a tensor of kind {} is split is not known here", refusal(tensor),
                              model::name_of(tensor.model->kind)));
-    case Kind::norm:
-    case Kind::shared_router:
-    case Kind::router:
-    case Kind::router_bias:
-    case Kind::mtp_other:
-      return;
   }
 }
 

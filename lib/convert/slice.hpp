@@ -16,8 +16,9 @@ struct Slice {
   };
   std::uint64_t matrices = 1, source_rows = 0;  ///< source_rows: of one matrix
   std::vector<Rows> rows;
+  std::uint64_t zero_rows = 0;  ///< below these: what a rank holds beyond the vocabulary
   std::uint64_t col = 0, cols = 0;
-  [[nodiscard]] std::uint64_t matrix_rows() const noexcept;
+  [[nodiscard]] std::uint64_t matrix_rows() const noexcept;  ///< zeros included
 };
 
 /// All of it; a tensor of three dimensions is a stack of matrices.
@@ -37,12 +38,13 @@ class Slicer {
   [[nodiscard]] const std::vector<std::string>& notes() const noexcept { return notes_; }
 
  private:
+  void note_vocabulary();
   [[nodiscard]] std::string refusal(const SourceTensor& tensor) const;
   void keep_part(const SourceTensor& tensor, Slice::Rows& rows) const;
+  void keep_vocabulary(const SourceTensor& tensor, Slice& slice) const;
   void keep_key_value_head(const SourceTensor& tensor, Slice::Rows& rows) const;
   void keep_columns(const SourceTensor& tensor, bool quantized, Slice& slice) const;
   void cut(const SourceTensor& tensor, bool quantized, Slice& slice) const;
-  void cut_by_name(const SourceTensor& tensor, Slice& slice) const;
 
   const Source* source_;
   std::uint64_t size_, rank_, kv_heads_ = 0;

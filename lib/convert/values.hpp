@@ -1,15 +1,15 @@
-// Elements of one dtype to BF16. Inputs lie in a file and need not be aligned.
+// Values of elements, and MXFP8 back to BF16. Inputs lie in a file and need not be aligned.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
+#include "quant/casts.hpp"
 #include "refit/tensor/dtype.hpp"
 
 namespace refit::convert {
 
-/// `count` elements of BF16, F16 or F32 to BF16 patterns, to nearest even; BF16 as they are.
-void to_bf16(DType dtype, const std::byte* in, std::size_t count, std::uint16_t* out) noexcept;
+using quant::to_bf16;
 
 /// `blocks` blocks of E4M3 elements and their E8M0 scales: the exact value to nearest even.
 void dequantize(const std::byte* values, const std::byte* scales, std::size_t blocks,

@@ -146,20 +146,19 @@ void CudaBackend::delay(double seconds) {
 
 // --- weights
 
-void CudaBackend::fill_weights(const plan::Plan& plan, std::span<std::byte> sources, std::uint64_t seed) {
-  const Work<kernels::Weights> work = weights_of(
-      plan, sources, [seed](const plan::Source& source) { return device::weight_key(seed, source); });
+void CudaBackend::fill_weights(std::span<const device::WeightBox> boxes, std::uint64_t seed) {
+  const Work<kernels::Weights> work =
+      weights_of(boxes, [seed](const TensorSpec& tensor) { return device::weight_key(seed, tensor); });
   const auto [items, tiles] = uploads_.send(work.items, work.tiles);
   session_->begin("filling weights");
   kernels::fill_weights(items, tiles, work.tile_count(), session_->stream());
   check(cudaGetLastError(), "launching the first weights");
 }
 
-void CudaBackend::update_weights(const plan::Plan& plan, std::span<std::byte> sources, std::uint64_t seed,
+void CudaBackend::update_weights(std::span<const device::WeightBox> boxes, std::uint64_t seed,
                                  std::uint64_t step) {
-  const Work<kernels::Weights> work = weights_of(plan, sources, [seed, step](const plan::Source& source) {
-    return device::update_key(seed, source, step);
-  });
+  const Work<kernels::Weights> work = weights_of(
+      boxes, [seed, step](const TensorSpec& tensor) { return device::update_key(seed, tensor, step); });
   const auto [items, tiles] = uploads_.send(work.items, work.tiles);
   session_->begin("updating weights");
   kernels::update_weights(items, tiles, work.tile_count(), session_->stream());

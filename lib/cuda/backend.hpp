@@ -45,8 +45,8 @@ class CudaBackend final : public device::Backend {
   void write(std::byte* to, std::span<const std::byte> host) override;
   void delay(double seconds) override;
 
-  void fill_weights(const plan::Plan& plan, std::span<std::byte> sources, std::uint64_t seed) override;
-  void update_weights(const plan::Plan& plan, std::span<std::byte> sources, std::uint64_t seed,
+  void fill_weights(std::span<const device::WeightBox> boxes, std::uint64_t seed) override;
+  void update_weights(std::span<const device::WeightBox> boxes, std::uint64_t seed,
                       std::uint64_t step) override;
   device::Checker& checker() override { return checker_; }
 

@@ -43,20 +43,27 @@ struct Shape {
   bool quantizes = false;
   bool tiles_scales = false;  ///< scales or zeros, into 128x4 tiles
   std::byte* to = nullptr;
-  std::uint64_t width = 0;   ///< of a stored row: bytes, elements, or scale columns
+  std::uint64_t width = 0;   ///< that moves of a row: bytes, elements, or scale columns
   std::uint64_t stride = 0;  ///< between source rows
+  std::uint64_t pitch = 0;   ///< between stored rows, counted as width is
   Change change = Change::none;
 
   explicit Shape(const Task& task)
-      : quantizes(task.op == Op::quantize), to(task.values), width(task.cols), stride(task.row_bytes) {
+      : quantizes(task.op == Op::quantize),
+        to(task.values),
+        width(task.cols),
+        stride(task.row_bytes),
+        pitch(task.stored_cols()) {
+    std::uint64_t first = task.to_col;
     switch (task.op) {
       case Op::quantize:
+      case Op::copy:
         break;
       case Op::round_bf16:
         change = Change::round_bf16;
-        [[fallthrough]];
-      case Op::copy:
-        width = task.row_bytes;
+        width *= sizeof(float);
+        pitch *= sizeof(float);
+        first *= sizeof(float);
         break;
       case Op::zero:
         change = Change::zero;
@@ -67,6 +74,7 @@ struct Shape {
         tiles_scales = task.scale_layout == plan::ScaleLayout::tiled_128x4;
         break;
     }
+    if (!tiles_scales) to += first;
   }
 
   [[nodiscard]] UnitKind flat_kind() const noexcept {
@@ -80,7 +88,8 @@ struct Shape {
   [[nodiscard]] bool is_flat(const Task& task) const noexcept {
     const bool scales_follow =
         quantizes ? task.scale_layout != plan::ScaleLayout::tiled_128x4 : !tiles_scales;
-    return task.row_map == nullptr && scales_follow && stride == width * (quantizes ? 2 : 1);
+    return task.row_map == nullptr && scales_follow && stride == width * (quantizes ? 2 : 1) &&
+           pitch == width;
   }
 };
 
@@ -122,8 +131,8 @@ kernels::QuantRule rule_of(const quant::Options& options) {
 
 bool fill_the_same_matrix(const Task& a, const Task& b) {
   return a.op == b.op && a.values == b.values && a.scales == b.scales && a.row_map == b.row_map &&
-         a.cols == b.cols && a.row_bytes == b.row_bytes && a.scale_layout == b.scale_layout &&
-         a.options == b.options;
+         a.cols == b.cols && a.row_bytes == b.row_bytes && a.to_col == b.to_col && a.to_cols == b.to_cols &&
+         a.scale_layout == b.scale_layout && a.options == b.options;
 }
 
 class Builder {
@@ -185,11 +194,11 @@ class Builder {
 
   static void check_counts(const Task& task, const Shape& shape) {
     const std::uint64_t stored_rows = task.row_map == nullptr ? 0 : task.row_map->size();
-    if (shape.width <= kMaxWidth && std::max(task.row_begin + task.rows, stored_rows) <= kMaxRows) return;
+    if (shape.pitch <= kMaxWidth && std::max(task.row_begin + task.rows, stored_rows) <= kMaxRows) return;
     fail_input(fmt::format(
         "Tensor {} has rows {} to {} of width {}; the GPU lays out at most {} rows of width {} at a time.",
         task.tensor == nullptr ? "without a name" : *task.tensor, task.row_begin, task.row_begin + task.rows,
-        shape.width, kMaxRows, kMaxWidth));
+        shape.pitch, kMaxRows, kMaxWidth));
   }
 
   Unit& add_rows(std::uint32_t index, const Shape& shape) {
@@ -197,6 +206,7 @@ class Builder {
     Unit& unit = add_unit(index, shape);
     unit.kind = shape.rows_kind();
     unit.width = static_cast<std::uint32_t>(shape.width);
+    unit.pitch = static_cast<std::uint32_t>(shape.pitch);
     unit.stride = shape.stride;
     unit.column_tiles = static_cast<std::uint32_t>(divided_up(shape.width, column_tile(unit.kind)));
     if (task.row_map == nullptr) {
@@ -206,19 +216,22 @@ class Builder {
       unit.source_rows = source_rows(*task.row_map);
       unit.end_row = static_cast<std::uint32_t>(task.row_map->size());
     }
-    const std::uint64_t scale_cols = shape.quantizes ? shape.width / quant::kBlock : shape.width;
+    const std::uint64_t per_scale = shape.quantizes ? quant::kBlock : 1;
+    unit.scale_cols = static_cast<std::uint32_t>(shape.pitch / per_scale);
+    unit.scale_col = static_cast<std::uint32_t>(task.to_col / per_scale);
     const bool tiled = task.scale_layout == plan::ScaleLayout::tiled_128x4;
-    unit.scale_words = aligned(unit.scales, 4) && (tiled || scale_cols % 4 == 0);
+    unit.scale_words =
+        aligned(unit.scales, 4) && unit.scale_col % 4 == 0 && (tiled || unit.scale_cols % 4 == 0);
     switch (unit.kind) {
       case UnitKind::rows_quantize:
-        unit.wide = aligned(unit.values, 8) && shape.stride % 16 == 0;
+        unit.wide = aligned(unit.values, 8) && shape.stride % 16 == 0 && shape.pitch % 8 == 0;
         break;
       case UnitKind::rows_scales:
         unit.wide = shape.width % 4 == 0 && shape.stride % 4 == 0;
         break;
       default:
         unit.wide = shape.change == Change::none && aligned(unit.values, 16) && shape.width % 16 == 0 &&
-                    shape.stride % 16 == 0;
+                    shape.stride % 16 == 0 && shape.pitch % 16 == 0;
     }
     return unit;
   }

@@ -1,16 +1,16 @@
-// From a plan's sources to the elements that lib/device/weights.cpp speaks of.
+// From boxes to the elements that lib/device/weights.cpp speaks of.
 #include "cuda/weights.hpp"
 
 #include <vector>
 
-#include "verify/reference.hpp"
-
 namespace refit::cuda {
 namespace {
 
-kernels::Weights weights_of(const plan::Source& source, std::byte* data, std::uint64_t key) {
-  kernels::Weights weights{.data = data, .key = key, .cols = source.spec.cols()};
-  switch (source.spec.dtype) {
+/// Elements of `kind`; dtypes that are neither BF16 nor FP32 are bytes.
+kernels::Weights weights_of(const device::WeightBox& box, std::uint64_t key) {
+  kernels::Weights weights{.data = box.data, .key = key, .pitch = box.pitch};
+  std::uint64_t size = 1;
+  switch (box.tensor->dtype) {
     case DType::bf16:
       weights.kind = kernels::WeightKind::bf16;
       break;
@@ -19,25 +19,24 @@ kernels::Weights weights_of(const plan::Source& source, std::byte* data, std::ui
       break;
     default:
       weights.kind = kernels::WeightKind::bytes;
-      weights.elements = source.spec.bytes();
-      return weights;
+      size = size_of(box.tensor->dtype);
   }
-  weights.elements = num_elements(source.spec.shape);
+  weights.elements = num_elements(box.tensor->shape) * size;
+  weights.cols = box.tensor->cols() * size;
+  weights.first = (box.row * box.tensor->cols() + box.col) * size;
+  weights.runs = box.is_one_run() ? 1 : box.rows;
+  weights.run = (box.is_one_run() ? box.rows : 1) * box.cols * size;
   return weights;
 }
 
 }  // namespace
 
-Work<kernels::Weights> weights_of(const plan::Plan& plan, std::span<std::byte> sources,
-                                  const WeightKey& key_of) {
-  verify::require_sources(plan, sources);
+Work<kernels::Weights> weights_of(std::span<const device::WeightBox> boxes, const WeightKey& key_of) {
   std::vector<kernels::Weights> items;
-  items.reserve(plan.sources.size());
-  for (const plan::Source& source : plan.sources) {
-    items.push_back(weights_of(source, sources.data() + source.offset, key_of(source)));
-  }
+  items.reserve(boxes.size());
+  for (const device::WeightBox& box : boxes) items.push_back(weights_of(box, key_of(*box.tensor)));
   return cut_into_tiles(std::move(items), kernels::kWeightTile,
-                        [](const kernels::Weights& weights) { return weights.elements; });
+                        [](const kernels::Weights& weights) { return weights.runs * weights.run; });
 }
 
 }  // namespace refit::cuda

@@ -1,4 +1,4 @@
-// The list of tensors whose weights a kernel fills or updates.
+// The list of boxes whose weights a kernel fills or updates.
 #pragma once
 
 #include <cstdint>
@@ -6,12 +6,12 @@
 #include <span>
 
 #include "cuda/tiles.hpp"
-#include "refit/plan/plan.hpp"
+#include "refit/device/weights.hpp"
 
 namespace refit::cuda {
 
-using WeightKey = std::function<std::uint64_t(const plan::Source& source)>;
-[[nodiscard]] Work<kernels::Weights> weights_of(const plan::Plan& plan, std::span<std::byte> sources,
+using WeightKey = std::function<std::uint64_t(const TensorSpec& tensor)>;
+[[nodiscard]] Work<kernels::Weights> weights_of(std::span<const device::WeightBox> boxes,
                                                 const WeightKey& key_of);
 
 }  // namespace refit::cuda

@@ -82,13 +82,12 @@ void HostBackend::delay(double seconds) {
   ::usleep(static_cast<useconds_t>(seconds * 1e6));
 }
 
-void HostBackend::fill_weights(const plan::Plan& plan, std::span<std::byte> sources, std::uint64_t seed) {
-  device::fill_weights(plan, sources, seed, pool_);
+void HostBackend::fill_weights(std::span<const WeightBox> boxes, std::uint64_t seed) {
+  device::fill_weights(boxes, seed, pool_);
 }
 
-void HostBackend::update_weights(const plan::Plan& plan, std::span<std::byte> sources, std::uint64_t seed,
-                                 std::uint64_t step) {
-  device::update_weights(plan, sources, seed, step, pool_);
+void HostBackend::update_weights(std::span<const WeightBox> boxes, std::uint64_t seed, std::uint64_t step) {
+  device::update_weights(boxes, seed, step, pool_);
 }
 
 CopySamples HostBackend::measure_copy(std::span<const std::byte> from, std::span<std::byte> to) {

@@ -33,9 +33,8 @@ class HostBackend : public Backend {
   void write(std::byte* to, std::span<const std::byte> host) override;
   void delay(double seconds) override;
 
-  void fill_weights(const plan::Plan& plan, std::span<std::byte> sources, std::uint64_t seed) override;
-  void update_weights(const plan::Plan& plan, std::span<std::byte> sources, std::uint64_t seed,
-                      std::uint64_t step) override;
+  void fill_weights(std::span<const WeightBox> boxes, std::uint64_t seed) override;
+  void update_weights(std::span<const WeightBox> boxes, std::uint64_t seed, std::uint64_t step) override;
   Checker& checker() override { return checker_; }
 
   void stage(std::string_view) override {}

@@ -25,35 +25,36 @@ std::uint64_t scale_row_at(const Task& task, std::uint64_t stored, std::uint64_t
   return layout::scale_128x4_offset(stored, 0, layout::padded_scale_cols(columns));
 }
 
-/// Writes one row's scales to their stored place, four at a time where the tiled layout keeps four together,
-/// and the zero bytes that fill its columns up.
-void store_scales(const Task& task, std::uint64_t stored, const std::uint8_t* row_scales,
-                  std::uint64_t columns) {
-  std::byte* out = task.scales + scale_row_at(task, stored, columns);
+/// Writes `count` scales of one row, from column `first` of `columns` on, to their stored place: as many at a
+/// time as the tiled layout keeps together. Whoever writes the last column fills its tile up with zeros.
+void store_scales(const Task& task, std::uint64_t stored, const std::uint8_t* row_scales, std::uint64_t count,
+                  std::uint64_t first, std::uint64_t columns) {
+  std::byte* const row = task.scales + scale_row_at(task, stored, columns);
   if (task.scale_layout == plan::ScaleLayout::row_major) {
-    std::memcpy(out, row_scales, columns);
+    std::memcpy(row + first, row_scales, count);
     return;
   }
-  std::uint64_t column = 0;
-  for (; column + 4 <= columns; column += 4, out += 512) std::memcpy(out, row_scales + column, 4);
-  if (column < columns) {
-    std::uint8_t last[4] = {};
-    std::memcpy(last, row_scales + column, columns - column);
-    std::memcpy(out, last, 4);
+  const auto place = [row](std::uint64_t column) { return row + column / 4 * 512 + column % 4; };
+  for (std::uint64_t done = 0; done < count;) {
+    const std::uint64_t column = first + done, together = std::min(4 - column % 4, count - done);
+    std::memcpy(place(column), row_scales + done, together);
+    done += together;
   }
+  if (first + count == columns && columns % 4 != 0) std::memset(place(columns), 0, 4 - columns % 4);
 }
 
 void quantize(const Task& task) {
-  const std::uint64_t blocks = task.cols / quant::kBlock;
+  const std::uint64_t blocks = task.cols / quant::kBlock, stored_cols = task.stored_cols();
   // Scales of whole canonical rows need no stop on the way to their place.
-  const bool in_place = task.row_map == nullptr && task.scale_layout == plan::ScaleLayout::row_major;
+  const bool in_place = task.row_map == nullptr && task.scale_layout == plan::ScaleLayout::row_major &&
+                        task.cols == stored_cols;
   std::vector<std::uint8_t> own_scales(in_place ? 0 : task.rows * blocks);
   std::uint8_t* const row_scales =
       in_place ? reinterpret_cast<std::uint8_t*>(task.scales) + task.row_begin * blocks : own_scales.data();
   std::vector<quant::Row> rows(task.rows);
   for (std::uint64_t r = 0; r < task.rows; ++r) {
     rows[r] = {reinterpret_cast<const std::uint16_t*>(task.from + r * task.row_bytes),
-               reinterpret_cast<std::uint8_t*>(task.values) + stored_row(task, r) * task.cols,
+               reinterpret_cast<std::uint8_t*>(task.values) + stored_row(task, r) * stored_cols + task.to_col,
                row_scales + r * blocks};
   }
   if (!quant::quantize_rows(rows, task.cols, task.options) &&
@@ -62,24 +63,26 @@ void quantize(const Task& task) {
   }
   if (in_place) return;
   for (std::uint64_t r = 0; r < task.rows; ++r) {
-    store_scales(task, stored_row(task, r), row_scales + r * blocks, blocks);
+    store_scales(task, stored_row(task, r), row_scales + r * blocks, blocks, task.to_col / quant::kBlock,
+                 stored_cols / quant::kBlock);
   }
 }
 
 void copy(const Task& task) {
-  if (task.row_map == nullptr) {
-    streamed_copy(task.values + task.row_begin * task.row_bytes, task.from, task.rows * task.row_bytes);
+  const std::uint64_t stored_bytes = task.stored_cols();
+  if (task.row_map == nullptr && task.cols == task.row_bytes && task.cols == stored_bytes) {
+    streamed_copy(task.values + task.row_begin * stored_bytes, task.from, task.rows * task.row_bytes);
     return;
   }
   for (std::uint64_t r = 0; r < task.rows; ++r) {
-    std::memcpy(task.values + stored_row(task, r) * task.row_bytes, task.from + r * task.row_bytes,
-                task.row_bytes);
+    std::memcpy(task.values + stored_row(task, r) * stored_bytes + task.to_col,
+                task.from + r * task.row_bytes, task.cols);
   }
 }
 
 void round_bf16(const Task& task) {
   for (std::uint64_t r = 0; r < task.rows; ++r) {
-    std::byte* const to = task.values + stored_row(task, r) * task.row_bytes;
+    std::byte* const to = task.values + (stored_row(task, r) * task.stored_cols() + task.to_col) * 4;
     for (std::uint64_t i = 0; i < task.cols; ++i) {
       float value;
       std::memcpy(&value, task.from + r * task.row_bytes + i * 4, 4);
@@ -93,14 +96,15 @@ void round_bf16(const Task& task) {
 void place_scales(const Task& task) {
   for (std::uint64_t r = 0; r < task.rows; ++r) {
     store_scales(task, stored_row(task, r),
-                 reinterpret_cast<const std::uint8_t*>(task.from) + r * task.row_bytes, task.cols);
+                 reinterpret_cast<const std::uint8_t*>(task.from) + r * task.row_bytes, task.cols,
+                 task.to_col, task.stored_cols());
   }
 }
 
 void zero(const Task& task) {
   const std::vector<std::uint8_t> zeros(task.cols);
   for (std::uint64_t r = 0; r < task.rows; ++r) {
-    store_scales(task, stored_row(task, r), zeros.data(), task.cols);
+    store_scales(task, stored_row(task, r), zeros.data(), task.cols, task.to_col, task.stored_cols());
   }
 }
 

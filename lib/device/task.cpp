@@ -41,6 +41,7 @@ Task task_of(const plan::Plan& plan, std::uint32_t segment_index, std::uint64_t 
     case plan::Op::copy:
     case plan::Op::zero:
       task.op = Op::copy;
+      task.cols = task.row_bytes;
       break;
   }
   return task;

@@ -33,37 +33,43 @@ std::uint16_t bell_value(std::uint32_t bits, std::uint16_t octaves_down) {
   return (value & 0x7FFF) == 0 ? value : static_cast<std::uint16_t>(value - (octaves_down << 7));
 }
 
-/// Elements [begin, end) of a BF16 tensor of `cols` columns; begin is a multiple of a block.
-void fill_bf16_range(std::byte* data, std::uint64_t key, std::uint64_t cols, std::uint64_t begin,
+// `at` is where element `begin` lies; elements count through the whole tensor.
+
+/// Elements [begin, end) of a BF16 tensor of `cols` columns.
+void fill_bf16_range(std::byte* at, std::uint64_t key, std::uint64_t cols, std::uint64_t begin,
                      std::uint64_t end) {
-  for (std::uint64_t block = begin; block < end; block += quant::kBlock) {
+  for (std::uint64_t i = begin; i < end;) {
+    const std::uint64_t block = i / quant::kBlock * quant::kBlock;
     // Blocks differ in magnitude by up to 2^23, so that a scale in a wrong place is a wrong scale.
     const auto octaves = static_cast<std::uint16_t>(mix64(key ^ (block + 1)) % 24);
     const bool dead = cols >= quant::kBlock && block / cols % 97 == 5 && block % cols < quant::kBlock;
     const std::uint64_t stop = std::min<std::uint64_t>(end, block + quant::kBlock);
-    for (std::uint64_t i = block; i < stop; i += 2) {
-      const std::uint64_t word = dead ? 0 : mix64(key + (i + 2) * kGolden);
+    while (i < stop) {
+      const std::uint64_t pair = i / 2 * 2;
+      const std::uint64_t word = dead ? 0 : mix64(key + (pair + 2) * kGolden);
       const std::uint16_t values[2] = {
           dead ? std::uint16_t{0} : bell_value(static_cast<std::uint32_t>(word), octaves),
           dead ? std::uint16_t{0} : bell_value(static_cast<std::uint32_t>(word >> 32), octaves)};
-      std::memcpy(data + i * 2, values, std::min<std::uint64_t>(4, (stop - i) * 2));
+      const std::uint64_t count = std::min(pair + 2, stop) - i;
+      std::memcpy(at + (i - begin) * 2, values + (i - pair), count * 2);
+      i += count;
     }
   }
 }
 
-void fill_f32_range(std::byte* data, std::uint64_t key, std::uint64_t begin, std::uint64_t end) {
+void fill_f32_range(std::byte* at, std::uint64_t key, std::uint64_t begin, std::uint64_t end) {
   for (std::uint64_t i = begin; i < end; ++i) {
     // 3 + k * 2^-22: the significand's low 14 bits alone, so that a cast to BF16 loses every one of them.
     const std::uint32_t bits =
         0x40400000u | static_cast<std::uint32_t>(mix64(key + (i + 1) * kGolden) & 0x3FFF);
-    std::memcpy(data + i * 4, &bits, 4);
+    std::memcpy(at + (i - begin) * 4, &bits, 4);
   }
 }
 
-void fill_other_range(std::byte* data, std::uint64_t key, std::uint64_t begin, std::uint64_t end) {
+void fill_other_range(std::byte* at, std::uint64_t key, std::uint64_t begin, std::uint64_t end) {
   // Bytes with the top bits clear: no NaN and no infinity in any floating format, small in any integer one.
   for (std::uint64_t i = begin; i < end; ++i) {
-    data[i] = static_cast<std::byte>(mix64(key + (i + 1) * kGolden) & 0x3F);
+    at[i - begin] = static_cast<std::byte>(mix64(key + (i + 1) * kGolden) & 0x3F);
   }
 }
 
@@ -75,94 +81,117 @@ std::uint16_t moved_bf16(std::uint16_t value, int delta) {
   return ordinary ? static_cast<std::uint16_t>((value & 0x8000) | next) : value;
 }
 
-void update_bf16_range(std::byte* data, std::uint64_t key, std::uint64_t begin, std::uint64_t end) {
-  for (std::uint64_t four = begin; four < end; four += 4) {
+/// Of a tensor of `elements`.
+void update_bf16_range(std::byte* at, std::uint64_t key, std::uint64_t elements, std::uint64_t begin,
+                       std::uint64_t end) {
+  for (std::uint64_t four = begin / 4 * 4; four < end; four += 4) {
     const std::uint64_t bits = mix64(key + (four + 4) * kGolden);
-    const std::uint64_t i = four + (bits >> 62) % (end - four);
+    const std::uint64_t i = four + (bits >> 62) % std::min<std::uint64_t>(4, elements - four);
+    if (i < begin || i >= end) continue;  // somebody else's
     std::uint16_t value;
-    std::memcpy(&value, data + i * 2, 2);
+    std::memcpy(&value, at + (i - begin) * 2, 2);
     const int delta = static_cast<int>(bits & 7) - 3;
     value = moved_bf16(value, delta == 0 ? 5 : delta);
-    std::memcpy(data + i * 2, &value, 2);
+    std::memcpy(at + (i - begin) * 2, &value, 2);
   }
 }
 
-void update_f32_range(std::byte* data, std::uint64_t key, std::uint64_t begin, std::uint64_t end) {
+void update_f32_range(std::byte* at, std::uint64_t key, std::uint64_t begin, std::uint64_t end) {
   for (std::uint64_t i = begin; i < end; ++i) {
     std::uint32_t value;
-    std::memcpy(&value, data + i * 4, 4);
+    std::memcpy(&value, at + (i - begin) * 4, 4);
     const std::uint32_t magnitude = value & 0x7FFFFFFF;
     const std::uint32_t delta = static_cast<std::uint32_t>(mix64(key + (i + 1) * kGolden) & 0x7FF) + 1;
     // Up while the low 14 bits have room, else down: the tensor never drifts out of its range.
     const std::uint32_t next = (magnitude & 0x3FFF) + delta <= 0x3FFF ? magnitude + delta : magnitude - delta;
     if (magnitude >= 0x03800000 && next < 0x7F000000) value = (value & 0x80000000) | next;
-    std::memcpy(data + i * 4, &value, 4);
+    std::memcpy(at + (i - begin) * 4, &value, 4);
   }
 }
 
+/// body(box, where element `begin` lies, begin, end) for ranges of elements that follow each other in memory.
 template <typename Body>
-void for_each_range(const plan::Plan& plan, std::span<std::byte> sources, ThreadPool& pool,
-                    const Body& body) {
+void for_each_range(std::span<const WeightBox> boxes, ThreadPool& pool, const Body& body) {
   struct Piece {
-    const plan::Source* source;
+    const WeightBox* box;
+    std::byte* at;
     std::uint64_t begin, end;
   };
   std::vector<Piece> pieces;
-  for (const plan::Source& source : plan.sources) {
-    const std::uint64_t count = num_elements(source.spec.shape);
-    const std::uint64_t grain = kGrain / size_of(source.spec.dtype);  // a multiple of 32 for every dtype
-    for (std::uint64_t begin = 0; begin < count; begin += grain) {
-      pieces.push_back({&source, begin, std::min(count, begin + grain)});
+  for (const WeightBox& box : boxes) {
+    const std::size_t size = size_of(box.tensor->dtype);
+    const std::uint64_t grain = kGrain / size;
+    const std::uint64_t runs = box.is_one_run() ? std::min<std::uint64_t>(1, box.rows) : box.rows;
+    const std::uint64_t length = box.is_one_run() ? box.rows * box.cols : box.cols;
+    for (std::uint64_t run = 0; run < runs; ++run) {
+      const std::uint64_t first = (box.row + run) * box.tensor->cols() + box.col;
+      for (std::uint64_t done = 0; done < length; done += grain) {
+        pieces.push_back({&box, box.data + run * box.pitch + done * size, first + done,
+                          first + std::min(length, done + grain)});
+      }
     }
   }
   pool.for_range(pieces.size(), 1, [&](std::size_t first, std::size_t last) {
     for (std::size_t p = first; p < last; ++p) {
       const Piece& piece = pieces[p];
-      body(*piece.source, sources.data() + piece.source->offset, piece.begin, piece.end);
+      body(*piece.box, piece.at, piece.begin, piece.end);
     }
   });
 }
 
 }  // namespace
 
-std::uint64_t weight_key(std::uint64_t seed, const plan::Source& source) {
-  return mix64(seed * kGolden + digest_text(source.spec.name));
+std::vector<WeightBox> weight_boxes(const plan::Plan& plan, std::span<std::byte> sources) {
+  std::vector<WeightBox> boxes;
+  boxes.reserve(plan.sources.size());
+  for (const plan::Source& source : plan.sources) {
+    const std::uint64_t cols = source.spec.cols();
+    boxes.push_back({.tensor = &source.spec,
+                     .rows = source.spec.rows(),
+                     .cols = cols,
+                     .data = sources.subspan(source.offset, source.spec.bytes()).data(),
+                     .pitch = cols * size_of(source.spec.dtype)});
+  }
+  return boxes;
 }
 
-std::uint64_t update_key(std::uint64_t seed, const plan::Source& source, std::uint64_t step) {
-  return mix64(weight_key(seed, source) + step);
+std::uint64_t weight_key(std::uint64_t seed, const TensorSpec& tensor) {
+  return mix64(seed * kGolden + digest_text(tensor.name));
 }
 
-void fill_weights(const plan::Plan& plan, std::span<std::byte> sources, std::uint64_t seed,
-                  ThreadPool& pool) {
-  for_each_range(plan, sources, pool,
-                 [&](const plan::Source& source, std::byte* data, std::uint64_t begin, std::uint64_t end) {
-                   const std::uint64_t key = weight_key(seed, source);
-                   const std::size_t size = size_of(source.spec.dtype);
-                   switch (source.spec.dtype) {
+std::uint64_t update_key(std::uint64_t seed, const TensorSpec& tensor, std::uint64_t step) {
+  return mix64(weight_key(seed, tensor) + step);
+}
+
+void fill_weights(std::span<const WeightBox> boxes, std::uint64_t seed, ThreadPool& pool) {
+  for_each_range(boxes, pool,
+                 [&](const WeightBox& box, std::byte* at, std::uint64_t begin, std::uint64_t end) {
+                   const std::uint64_t key = weight_key(seed, *box.tensor);
+                   const std::size_t size = size_of(box.tensor->dtype);
+                   switch (box.tensor->dtype) {
                      case DType::bf16:
-                       return fill_bf16_range(data, key, source.spec.cols(), begin, end);
+                       return fill_bf16_range(at, key, box.tensor->cols(), begin, end);
                      case DType::f32:
-                       return fill_f32_range(data, key, begin, end);
+                       return fill_f32_range(at, key, begin, end);
                      default:
-                       return fill_other_range(data, key, begin * size, end * size);
+                       return fill_other_range(at, key, begin * size, end * size);
                    }
                  });
 }
 
-void update_weights(const plan::Plan& plan, std::span<std::byte> sources, std::uint64_t seed,
-                    std::uint64_t step, ThreadPool& pool) {
-  for_each_range(plan, sources, pool,
-                 [&](const plan::Source& source, std::byte* data, std::uint64_t begin, std::uint64_t end) {
-                   const std::uint64_t key = update_key(seed, source, step);
-                   const std::size_t size = size_of(source.spec.dtype);
-                   switch (source.spec.dtype) {
+void update_weights(std::span<const WeightBox> boxes, std::uint64_t seed, std::uint64_t step,
+                    ThreadPool& pool) {
+  for_each_range(boxes, pool,
+                 [&](const WeightBox& box, std::byte* at, std::uint64_t begin, std::uint64_t end) {
+                   const std::uint64_t key = update_key(seed, *box.tensor, step);
+                   const std::size_t size = size_of(box.tensor->dtype);
+                   switch (box.tensor->dtype) {
                      case DType::bf16:
-                       return update_bf16_range(data, key, begin, end);
+                       return update_bf16_range(at, key, num_elements(box.tensor->shape), begin, end);
                      case DType::f32:
-                       return update_f32_range(data, key, begin, end);
+                       return update_f32_range(at, key, begin, end);
                      default:
-                       return fill_other_range(data, key, begin * size, end * size);
+                       return fill_other_range(at, key, begin * size, end * size);
                    }
                  });
 }

@@ -8,6 +8,7 @@
 
 #include "model/families.hpp"
 #include "refit/base/error.hpp"
+#include "refit/model/split.hpp"
 
 namespace refit::model {
 namespace {
@@ -40,20 +41,6 @@ bool tied(const Config& text, const Config& root) {
   return inner;
 }
 
-bool routed_expert(Kind kind) {
-  switch (kind) {
-    case Kind::expert_gate:
-    case Kind::expert_up:
-    case Kind::expert_down:
-    case Kind::expert_gate_up_slab:
-    case Kind::expert_down_slab:
-    case Kind::expert_bias_slab:
-      return true;
-    default:
-      return false;
-  }
-}
-
 Inventory build_inventory(const Json& document, const std::string& place) {
   if (!document.is_object()) fail_input(fmt::format("{}: a model configuration has to be an object", place));
   const Config root(document, place);
@@ -70,8 +57,8 @@ Inventory build_inventory(const Json& document, const std::string& place) {
   family.build(text, builder);
 
   const auto& tensors = inventory.tensors;
-  if (inventory.moe() &&
-      std::none_of(tensors.begin(), tensors.end(), [](const Tensor& t) { return routed_expert(t.kind); })) {
+  if (inventory.moe() && std::none_of(tensors.begin(), tensors.end(),
+                                      [](const Tensor& t) { return is_routed_expert(t.kind); })) {
     fail_input(fmt::format("{}: the configuration gives {} experts, but makes every layer dense", place,
                            inventory.dims.experts));
   }
@@ -111,7 +98,7 @@ std::uint64_t Inventory::bytes() const {
 
 std::uint64_t Inventory::expert_bytes() const {
   std::uint64_t sum = 0;
-  for (const Tensor& tensor : tensors) sum += routed_expert(tensor.kind) ? tensor.spec.bytes() : 0;
+  for (const Tensor& tensor : tensors) sum += is_routed_expert(tensor.kind) ? tensor.spec.bytes() : 0;
   return sum;
 }
 

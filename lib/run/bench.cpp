@@ -5,7 +5,6 @@
 
 #include "refit/base/digest.hpp"
 #include "refit/base/error.hpp"
-#include "refit/time/statistics.hpp"
 #include "run/collect.hpp"
 #include "run/judge.hpp"
 #include "run/trainer.hpp"
@@ -86,34 +85,13 @@ class Bench {
     // The copy ran over the guards too.
     backend_.checker().fill_guards(verify::destination_extents(trainer_.arm(kControl).plan), parameters);
     backend_.finish(Deadline::after(Seconds(spec_.timeout_s)));
-    copy.array_bytes = now.array_bytes;
     copy.threads = spec_.backend.kind == device::Kind::cpu ? spec_.backend.threads : 0;
-    const auto append = [](std::vector<double>& to, const std::vector<double>& from) {
-      to.insert(to.end(), from.begin(), from.end());
-    };
-    append(copy.samples, now.within);
-    append(copy.to_host, now.to_host);
-    append(copy.from_host, now.from_host);
-    append(copy.peer, now.peer);
-    copy.bytes_per_second = summarize(copy.samples).median;
-  }
-
-  /// The traffic around a refit, of this rank's share.
-  [[nodiscard]] HostSeconds move_host_traffic(const plan::Switches& switches) {
-    const bool pinned = switches.reference_swap == plan::ReferenceSwap::pinned;
-    const HostTraffic& traffic = spec_.host_traffic;
-    HostSeconds seconds;
-    seconds.swap = backend_.move_to_host(traffic.reference_swap_bytes, pinned) +
-                   backend_.move_from_host(traffic.reference_swap_bytes, pinned);
-    const bool slim = switches.offload == plan::Offload::slim;
-    seconds.offload =
-        backend_.move_to_host(slim ? traffic.offload_slim_bytes : traffic.offload_full_bytes, true);
-    return seconds;
+    append(now, copy);
   }
 
   void run_step(std::size_t arm, unsigned step, BenchResult& result) {
     ArmResult& out = arms_[arm];
-    const HostSeconds host = move_host_traffic(out.switches);
+    const HostSeconds host = move_host_traffic(spec_.host_traffic, out.switches, backend_);
     const bool verify = spec_.verify == VerifyWhen::every || (spec_.verify == VerifyWhen::first && step == 1);
     if (verify) trainer_.poison(arm, kFirstPoison);
     const bool warming_up = step <= result.warmup;

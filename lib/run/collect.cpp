@@ -3,24 +3,31 @@
 
 #include <algorithm>
 
+#include "refit/time/statistics.hpp"
+
 namespace refit::run {
 namespace {
 
-StageSamples& stage_of(ArmResult& arm, Role role, const std::string& name, std::size_t earlier_steps) {
-  const auto found = std::find_if(arm.stages.begin(), arm.stages.end(),
+StageSamples& stage_of(std::vector<StageSamples>& stages, Role role, std::string_view name,
+                       std::size_t earlier_steps) {
+  const auto found = std::find_if(stages.begin(), stages.end(),
                                   [&](const StageSamples& s) { return s.role == role && s.name == name; });
-  if (found != arm.stages.end()) return *found;
+  if (found != stages.end()) return *found;
   // A stage that first appears now took no time before.
-  arm.stages.push_back({name, role, std::vector<double>(earlier_steps), 0, 0, std::nullopt});
-  return arm.stages.back();
+  stages.push_back({std::string(name), role, std::vector<double>(earlier_steps), 0, 0, std::nullopt});
+  return stages.back();
 }
 
-void add_stage(ArmResult& arm, Role role, const std::string& name, double seconds, std::uint64_t bytes,
-               std::uint64_t launches, std::size_t earlier_steps) {
-  StageSamples& stage = stage_of(arm, role, name, earlier_steps);
-  stage.seconds.push_back(seconds);
-  stage.bytes = bytes;
-  stage.launches = launches;
+/// Of one step, after `earlier` ones; a StageTotal or what a generator says of one.
+template <typename Stage>
+void add_stages(const std::vector<Stage>& step, Role role, std::size_t earlier,
+                std::vector<StageSamples>& stages) {
+  for (const Stage& s : step) {
+    StageSamples& stage = stage_of(stages, role, s.name, earlier);
+    stage.seconds.push_back(s.seconds);
+    stage.bytes = s.bytes;
+    stage.launches = s.launches;
+  }
 }
 
 }  // namespace
@@ -28,12 +35,8 @@ void add_stage(ArmResult& arm, Role role, const std::string& name, double second
 void collect(const RefitRecord& record, const HostSeconds& host, const plan::Plan& plan, device::Kind kind,
              ArmResult& arm) {
   const std::size_t earlier = arm.trainer.wall.size();
-  for (const StageTotal& s : record.trainer_stages) {
-    add_stage(arm, Role::trainer, std::string(s.name), s.seconds, s.bytes, s.launches, earlier);
-  }
-  for (const CommittedRecord::Stage& s : record.generator.stages) {
-    add_stage(arm, Role::generator, s.name, s.seconds, s.bytes, s.launches, earlier);
-  }
+  add_stages(record.trainer_stages, Role::trainer, earlier, arm.stages);
+  add_stages(record.generator.stages, Role::generator, earlier, arm.stages);
   for (StageSamples& s : arm.stages) s.seconds.resize(earlier + 1);
   arm.trainer.wall.push_back(record.seconds);
   arm.trainer.unattributed.push_back(record.trainer_unattributed);
@@ -57,6 +60,11 @@ void collect(const RefitRecord& record, const HostSeconds& host, const plan::Pla
   arm.handles_left = record.generator.handles_left;
 }
 
+void add_sample(const Timeline& step, std::size_t earlier, std::vector<StageSamples>& stages) {
+  add_stages(step.stages(), Role::trainer, earlier, stages);
+  for (StageSamples& s : stages) s.seconds.resize(earlier + 1);
+}
+
 void collect_device_times(const RefitRecord& record, std::vector<DeviceTime>& times) {
   times.clear();
   for (const device::StageTime& s : record.trainer_device_stages) times.push_back({Role::trainer, s});
@@ -69,6 +77,18 @@ void add_device_times(const std::vector<DeviceTime>& times, ArmResult& arm) {
       if (time.role == stage.role && time.stage.name == stage.name) stage.device_seconds = time.stage.seconds;
     }
   }
+}
+
+void append(const device::CopySamples& now, CopyBandwidth& copy) {
+  copy.array_bytes = now.array_bytes;
+  const auto add = [](std::vector<double>& to, const std::vector<double>& from) {
+    to.insert(to.end(), from.begin(), from.end());
+  };
+  add(copy.samples, now.within);
+  add(copy.to_host, now.to_host);
+  add(copy.from_host, now.from_host);
+  add(copy.peer, now.peer);
+  copy.bytes_per_second = summarize(copy.samples).median;
 }
 
 }  // namespace refit::run

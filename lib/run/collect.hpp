@@ -2,18 +2,17 @@
 #pragma once
 
 #include "refit/run/result.hpp"
+#include "run/host_traffic.hpp"
 #include "run/trainer.hpp"
 
 namespace refit::run {
 
-/// Seconds of the copies to and from host memory around one refit.
-struct HostSeconds {
-  double offload = 0, swap = 0;
-};
-
 /// Adds one measured step.
 void collect(const RefitRecord& record, const HostSeconds& host, const plan::Plan& plan, device::Kind kind,
              ArmResult& arm);
+
+/// The same for a process that has both roles on one thread: its stages, after `earlier` steps.
+void add_sample(const Timeline& step, std::size_t earlier, std::vector<StageSamples>& stages);
 
 /// A stage's time by the device's own events.
 struct DeviceTime {
@@ -23,5 +22,8 @@ struct DeviceTime {
 /// Of a profiled refit; replaces what an earlier one left.
 void collect_device_times(const RefitRecord& record, std::vector<DeviceTime>& times);
 void add_device_times(const std::vector<DeviceTime>& times, ArmResult& arm);
+
+/// What a repetition of the backend's copies adds to those before.
+void append(const device::CopySamples& now, CopyBandwidth& copy);
 
 }  // namespace refit::run

@@ -32,17 +32,19 @@ void check(const checkpoint::Checkpoint& checkpoint, const checkpoint::Checkpoin
 void make_first_weights(const BenchSpec& spec, const plan::Plan& plan, device::Backend& backend,
                         std::span<std::byte> sources) {
   if (spec.checkpoint.empty()) {
-    backend.fill_weights(plan, sources, spec.seed);
+    backend.fill_weights(device::weight_boxes(plan, sources), spec.seed);
     return;
   }
   const auto checkpoint = checkpoint::Checkpoint::open(spec.checkpoint);
   for (const plan::Source& source : plan.sources) {  // all of them, before the first is copied
     check(checkpoint, checkpoint.at(source.spec.name), source);
   }
-  for (const plan::Source& source : plan.sources) {
-    const auto bytes = checkpoint.data(checkpoint.at(source.spec.name));
-    backend.write(sources.data() + source.offset, bytes.first(source.spec.bytes()));
-  }
+  checkpoint::read_unchanged({&checkpoint}, [&] {
+    for (const plan::Source& source : plan.sources) {
+      const auto bytes = checkpoint.data(checkpoint.at(source.spec.name));
+      backend.write(sources.data() + source.offset, bytes.first(source.spec.bytes()));
+    }
+  });
 }
 
 }  // namespace refit::run

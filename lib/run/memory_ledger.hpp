@@ -17,6 +17,7 @@ class MemoryLedger {
     peak_ = peak_ > current_ ? peak_ : current_;
   }
   void remove(std::uint64_t bytes) noexcept { current_ -= bytes; }
+  [[nodiscard]] std::uint64_t current() const noexcept { return current_; }
   /// The peak since the last reset; a reset begins again from what is held now.
   [[nodiscard]] std::uint64_t peak() const noexcept { return peak_; }
   void reset_peak() noexcept { peak_ = current_; }

@@ -15,8 +15,10 @@ namespace refit::run {
       return task.rows * (task.cols * 3 + task.cols / quant::kBlock);
     case device::Op::zero:
       return task.rows * task.cols;
+    case device::Op::round_bf16:
+      return task.rows * task.cols * sizeof(float) * 2;
     default:
-      return task.rows * task.row_bytes * 2;
+      return task.rows * task.cols * 2;
   }
 }
 

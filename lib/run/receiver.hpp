@@ -17,6 +17,7 @@
 #include "run/loader.hpp"
 #include "run/memory_ledger.hpp"
 #include "run/protocol.hpp"
+#include "run/relayout.hpp"
 #include "run/replays.hpp"
 #include "run/stages.hpp"
 
@@ -35,12 +36,11 @@ class Receiver {
            device::Backend& backend, MemoryLedger& ledger, Hooks& hooks);
   Receiver(const Receiver&) = delete;
   Receiver& operator=(const Receiver&) = delete;
-  ~Receiver();
 
   /// A new refit over parameters in `destinations`.
   void begin(std::span<std::byte> destinations, ReceiverEvidence* evidence);
-  /// Poisons what the receiver keeps for itself between refits (canonical scales).
-  void poison(std::byte value);
+  /// Poisons what the receiver keeps for itself between refits.
+  void poison(std::byte value) { relayout_.poison(value); }
   /// Loads one bucket and acknowledges it.
   void bucket(Conversation& trainer, transport::Message message, Stages& stages);
   /// After the last bucket: checks that every key came, then shuffles and swizzles in place.
@@ -61,11 +61,6 @@ class Receiver {
   [[nodiscard]] device::Task task_for(std::uint32_t entry, const std::byte* bytes);
   void run_loads(Stages& stages);
   void run_quantize(Stages& stages);
-  void shuffle(Stages& stages);
-  void shuffle_each_expert(const device::Shuffle& what, Stages& stages);
-  void swizzle(Stages& stages);
-  void swizzle_destination(std::uint32_t index, Stages& stages);
-  void zero_padding(Stages& stages);
 
   const plan::Plan& plan_;
   const plan::Wire& wire_;
@@ -78,12 +73,8 @@ class Receiver {
   std::span<std::byte> destinations_;
   ReceiverEvidence* evidence_ = nullptr;
   std::array<std::unique_ptr<device::Memory>, 2> slots_;
-  /// Row-major scales as they arrive (upstream's *_scale_from_checkpoint), one region for each tiled scale
-  /// destination. None with shuffle=fused.
-  std::unique_ptr<device::Memory> canonical_scales_;
-  std::vector<std::uint64_t> canonical_offset_;
   std::vector<device::Task> loads_, quantizes_;  ///< tasks that wait for their common launch
-  Scratch scratch_;
+  Relayout relayout_;
   Replays replays_;
 };
 

@@ -90,12 +90,15 @@ device::Task Sender::copy_task(std::uint32_t e, std::byte* to) const {
   const plan::WireEntry& entry = wire_.entries[e];
   const plan::Segment& segment = plan_.segments[entry.segment];
   device::Task task;
-  if (segment.op == plan::Op::round_bf16) task.op = device::Op::round_bf16;
   task.from = quantized(e) ? quantized_[e] : gathered_[e];
   task.values = to;
   task.rows = entry.rows;
-  task.cols = segment.cols;
   task.row_bytes = entry.scale ? segment.cols / quant::kBlock : segment.cols * size_of(entry.dtype);
+  task.cols = task.row_bytes;
+  if (segment.op == plan::Op::round_bf16) {
+    task.op = device::Op::round_bf16;
+    task.cols = segment.cols;
+  }
   return task;
 }
 

@@ -83,7 +83,7 @@ void Trainer::update_weights() {
     with_host_view(*backend_, sources_->bytes(),
                    [&](std::span<std::byte> host) { hooks_->before_update(plan, host); });
   }
-  backend_->update_weights(plan, sources_->bytes(), spec_.seed, ++step_);
+  backend_->update_weights(device::weight_boxes(plan, sources_->bytes()), spec_.seed, ++step_);
   // A refit begins when the weights are there, not while they are being made.
   backend_->finish(generator_->device_deadline());
 }

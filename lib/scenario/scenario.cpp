@@ -6,6 +6,7 @@
 
 #include <utility>
 
+#include "base/file.hpp"
 #include "base/json.hpp"
 #include "refit/base/digest.hpp"
 #include "refit/base/error.hpp"
@@ -35,8 +36,7 @@ fs::path find_config(const StrictObject& object, const fs::path& directory) {
   places.insert(places.begin(), directory);
   for (const fs::path& place : places) {
     const fs::path file = place / "models" / model / "config.json";
-    std::error_code ignored;
-    if (fs::exists(file, ignored)) return file;
+    if (is_there(file.string())) return file;
   }
   std::vector<std::string> names;
   for (const fs::path& place : places) names.push_back((place / "models").string());

@@ -95,7 +95,7 @@ struct Arena {
   explicit Arena(plan::Plan p) : plan(std::move(p)) {
     sources = gpu().scratch(plan.source_arena_bytes, "the weights");
     destinations = gpu().scratch(plan.destination_arena_bytes, "the parameters");
-    gpu().fill_weights(plan, sources->bytes(), 1);
+    gpu().fill_weights(device::weight_boxes(plan, sources->bytes()), 1);
   }
   /// The quantized segments; `moved` becomes what they move.
   [[nodiscard]] std::vector<device::Task> quantize_tasks(std::uint64_t& moved) const {
@@ -178,9 +178,9 @@ void weights(benchmark::State& state, bool update) {
   const Arena arena(plan_of(config_with(2048, 768, 128, 16), plan::MoeLayout::checkpoint));
   measure(state, arena.plan.source_bytes * (update ? 2 : 1), [&] {
     if (update) {
-      gpu().update_weights(arena.plan, arena.sources->bytes(), 1, 1);
+      gpu().update_weights(device::weight_boxes(arena.plan, arena.sources->bytes()), 1, 1);
     } else {
-      gpu().fill_weights(arena.plan, arena.sources->bytes(), 1);
+      gpu().fill_weights(device::weight_boxes(arena.plan, arena.sources->bytes()), 1);
     }
   });
 }

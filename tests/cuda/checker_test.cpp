@@ -39,7 +39,7 @@ struct Refitted {
       : plan(test::tiny_plan(rounding, quant::ZeroScale::one)),
         sources(plan.source_arena_bytes),
         destinations(plan.destination_arena_bytes) {
-    host().fill_weights(plan, sources, 11);
+    host().fill_weights(device::weight_boxes(plan, sources), 11);
     host().checker().fill_guards(verify::source_extents(plan), sources);
     host().checker().fill_guards(verify::destination_extents(plan), destinations);
     host().run(test::all_tasks(plan, sources.data(), destinations.data()));

@@ -4,8 +4,11 @@
 #include "cuda/both.hpp"
 #include "refit/base/error.hpp"
 #include "support/catch.hpp"
+#include "support/column_tasks.hpp"
 #include "support/quant_golden.hpp"
+#include "support/row_quantizer.hpp"
 #include "support/tiny_model.hpp"
+#include "support/weight_boxes.hpp"
 
 using namespace refit;
 using test::Copied;
@@ -243,8 +246,9 @@ TEST_CASE("a whole plan in one launch gives the host's parameters, in every roun
   const auto parameters_on = [&](device::Backend& backend) {
     const auto sources = backend.allocate(plan.source_arena_bytes, "sources");
     backend.fill(sources->bytes(), std::byte{0});
-    backend.fill_weights(plan, sources->bytes(), 3);
-    for (std::uint64_t step = 1; step <= 3; ++step) backend.update_weights(plan, sources->bytes(), 3, step);
+    backend.fill_weights(device::weight_boxes(plan, sources->bytes()), 3);
+    for (std::uint64_t step = 1; step <= 3; ++step)
+      backend.update_weights(device::weight_boxes(plan, sources->bytes()), 3, step);
     const Copied parameters(backend, test::random_bytes(plan.destination_arena_bytes, 1));
     backend.run(test::all_tasks(plan, sources->bytes().data(), parameters.data()));
     backend.finish(test::soon());
@@ -317,4 +321,48 @@ TEST_CASE("the first infinite or NaN element is named, and the next launch is cl
   for (device::Task& task : tasks) task.options.non_finite = quant::NonFinite::as_producer;
   gpu().run(tasks);
   CHECK_NOTHROW(gpu().finish(test::soon()));
+}
+
+TEST_CASE("host rows quantized by the GPU are what the quantizer gives") {
+  device::RowQuantizer quantizer(cuda::make_backend({device::Kind::cuda, device::Transport::cuda_ipc, 1, 0}));
+  CHECK(quantizer.device() == gpu().describe().name);
+  test::check_row_quantizer(quantizer);
+}
+
+TEST_CASE("column pieces of a task give the host's bytes on the GPU") {
+  const std::vector<std::uint32_t> map = permutation(300, 4);
+  std::uint64_t seed = 0;
+  for (const test::WholeTask& whole : test::whole_tasks(map, kTensor)) {
+    for (const std::size_t shift : {0, 0, 4, 3}) {
+      const std::vector<device::Task> pieces = test::column_pieces(whole, ++seed);
+      const std::size_t scales_at =
+          64 + (map.size() * whole.task.cols * whole.values_size + 255) / 256 * 256 + 256;
+      std::vector<Placed> placed;
+      for (const device::Task& piece : pieces) {
+        // Elements of BF16 and FP32 lie on their own boundaries.
+        const std::size_t aligned = shift / whole.from_size * whole.from_size;
+        placed.push_back(
+            {piece, aligned + piece.to_col * whole.from_size, 64 + shift / 4 * 4, scales_at + shift});
+      }
+      CAPTURE(static_cast<int>(whole.task.op), whole.task.cols, whole.task.row_map != nullptr,
+              static_cast<int>(whole.task.scale_layout), shift, pieces.size());
+      CHECK(gpu_differs(test::random_weights(map.size() * whole.task.cols * 2 + 16, seed),
+                        scales_at + 2 * map.size() * whole.task.cols + (1 << 18), placed) == "");
+    }
+  }
+}
+
+TEST_CASE("boxes of weights are the host's on the GPU") {
+  for (const test::BoxCase& box : test::weight_box_cases()) {
+    const auto made_by = [&](device::Backend& backend) {
+      const Copied memory(backend, ByteVector(box.bytes(), std::byte{0xAB}));
+      const device::WeightBox where = box.in(memory.data());
+      backend.fill_weights({&where, 1}, 5);
+      for (std::uint64_t step = 1; step <= 2; ++step) backend.update_weights({&where, 1}, 5, step);
+      backend.finish(test::soon());
+      return memory.read();
+    };
+    CAPTURE(name_of(box.tensor.dtype), box.row, box.rows, box.col, box.cols, box.pitch, box.offset);
+    CHECK(test::difference(made_by(gpu()), made_by(host())) == "");
+  }
 }

@@ -769,6 +769,25 @@ class Convert(unittest.TestCase):
                         0x7E: 0x7F80}   # 448 * 2^127
             self.assertEqual({i: words[i] for i in expected}, expected)
 
+    def test_a_gpu_quantizes_to_the_same_bytes(self):
+        need_gpu(self)
+        words = [(i * 40503 + 12345) % 0x7F80 | (i & 1) << 15 for i in range(3 * 160 * 96)]
+        write_tensors(self.src, {"experts.weight": ("BF16", [3, 160, 96], struct.pack(f"<{len(words)}H", *words)),
+                                 "f.weight": ("F32", [5, 64], struct.pack("<320f", *(i / 7 for i in range(320))))})
+        for rounding in self.PRODUCERS:
+            for layout in ("checkpoint", "linear-128x4"):
+                arguments = ("--rounding", rounding, "--layout", layout)
+                with self.subTest(arguments):
+                    self.assertEqual(self.convert(*arguments, "--backend", "cuda"), self.convert(*arguments))
+        source = write_moe(self.folder / "src")
+        arguments = ("--layout", "flashinfer-trtllm", "--threads", "3")
+        self.assertEqual(self.convert(*arguments, "--backend", "cuda", src=self.folder / "src", dst=self.folder / "gpu"),
+                         self.convert(*arguments, src=self.folder / "src", dst=self.folder / "cpu"))
+        write_tensors(self.src, {"weight": ("BF16", [2, 32], bytes(120) + b"\x80\x7f" + bytes(6))})
+        self.refused("weight", "[1, 28]", "inf", arguments=("--backend", "cuda"))
+        self.assertEqual(self.convert("--backend", "cuda", "--non-finite", "as-producer"),
+                         self.convert("--non-finite", "as-producer"))
+
     def test_scales_that_are_missing_or_of_another_shape_are_refused(self):
         write_tensors(self.src, {"a.weight": ("F8_E4M3", [2, 64], bytes(128))})
         self.refused("a.weight", "scales")
@@ -905,7 +924,7 @@ class Convert(unittest.TestCase):
     def test_unknown_words_are_refused(self):
         write_tensors(self.src, {"weight": ("BF16", [1, 32], bytes(64))})
         for option, word in (("--format", "fp4"), ("--layout", "sideways"), ("--rounding", "up"), ("--recipe", "some"),
-                             ("--backend", "tpu"), ("--backend", "cuda")):
+                             ("--backend", "tpu")):
             self.refused(option, word, arguments=(option, word))
         self.refused("linear-128x4", "bf16", arguments=("--format", "bf16", "--layout", "linear-128x4"))
 
@@ -919,6 +938,165 @@ class Convert(unittest.TestCase):
         self.assertEqual((report["rounding"], report["layout"]), ("torchao-even", "checkpoint"))
         self.assertNotIn("\r", done.stderr)
         self.assertEqual(read_file_tensors(self.dst)[1]["refit.rounding"], "torchao-even")
+
+    def test_every_report_validates(self):
+        write_moe(self.folder / "src", num_hidden_layers=1, vocab_size=250)
+        (self.folder / "src/data.db").write_text("")
+        path = self.folder / "report.json"
+        out = self.folder / "out"
+        for arguments in ((), ("--format", "bf16"), ("--layout", "linear-128x4", "--zero-scale", "one"), ("--recipe", "none"),
+                          ("--select", "q_proj", "--tp-size", "2", "--tp-rank", "1", "--rounding", "vllm-floor")):
+            self.convert(*arguments, "--json", path, src=self.folder / "src", dst=out)
+            validate(self, path, TESTS.parent / "scenarios/schema/refit-convert-1.schema.json")
+        self.assertIn("data.db", json.loads(path.read_text())["notes"][-1])
+        self.assertFalse((out / "data.db").exists())
+
+    def test_a_report_that_cannot_be_written_costs_the_result_only_while_it_can(self):
+        write_tensors(self.src, {"weight": ("BF16", [1, 32], bytes(64))})
+        done = run("refit-convert", self.src, self.dst, "--json", "/dev/full")
+        self.assertEqual(done.returncode, 3, done.stderr)
+        self.assertIn(f"{self.dst} was written, but its report was not: cannot write /dev/full", done.stderr)
+        self.assertEqual(read_tensors(self.dst)["weight"][0], "F8_E4M3")
+        # A file may have 1024 bytes: the result has fewer, and the report more, for its long paths.
+        folder = self.folder / ("x" * 250) / ("y" * 250)
+        folder.mkdir(parents=True)
+        self.src.rename(folder / "src")
+        command = f'ulimit -f 1; exec "{BIN}/refit-convert" "{folder}/src" "{folder}/dst" --json "{folder}/json"'
+        done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=PATIENCE)
+        self.assertEqual(done.returncode, 3, done.stderr)
+        self.assertIn("json was not written", done.stderr)
+        self.assertEqual(os.listdir(folder), ["src"])
+
+    # What happens around it.
+
+    def test_a_source_that_is_cut_short_is_named_and_nothing_is_left(self):
+        self.huge_source()
+        process = subprocess.Popen([BIN / "refit-convert", self.src, self.dst, "--threads", "1"],
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(process.kill)
+        wait_until(lambda: len(os.listdir(self.folder)) > 1 or process.poll() is not None, 60, "the first byte")
+        os.truncate(self.src, 1 << 20)
+        _, err = process.communicate(timeout=PATIENCE)
+        self.assertEqual(process.returncode, 3, err)
+        self.assertIn(f"{self.src}: became shorter while it was read", err)
+        self.assertEqual(os.listdir(self.folder), [self.src.name])
+
+    def test_what_is_no_regular_file_is_refused_at_once(self):
+        source = self.folder / "src"
+        write_moe(source, num_hidden_layers=1)
+        os.mkfifo(self.folder / "pipe")
+        for name in ("config.json", "model.safetensors.index.json", "model-00001-of-00002.safetensors"):
+            with self.subTest(name):
+                (source / name).rename(self.folder / "kept")
+                (source / name).symlink_to("../pipe")
+                self.refused(name, "not a regular file", src=source, dst=self.folder / "new")
+                (source / name).unlink()
+                (source / name).symlink_to("nowhere")
+                self.refused(name, "No such file", src=source, dst=self.folder / "new")
+                self.refused(name, "No such file", src=source, dst=self.folder / "new", arguments=("--select", "q_proj"))
+                (source / name).unlink()
+                (self.folder / "kept").rename(source / name)
+        pipe = self.folder / "pipe"
+        for arguments in (("refit-bench", "--scenario", pipe), ("refit-bench", "--scenario", "tiny-moe", "--checkpoint", pipe),
+                          ("refit-convert", pipe, self.dst), ("refit-verify", "files", pipe, pipe)):
+            done = run(*arguments)
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertIn("not a regular file", done.stderr)
+        (source / "tokenizer.json").unlink()
+        (source / "tokenizer.json").symlink_to("nowhere")
+        self.refused("tokenizer.json", src=source, dst=self.folder / "new")
+
+    def test_a_config_of_another_model_is_refused(self):
+        source = self.folder / "src"
+        write_moe(source, num_hidden_layers=1)
+        tensors = {name.replace("model.", "other."): tensor for name, tensor in read_tensors(source).items()}
+        for file in source.glob("*.safetensors*"):
+            file.unlink()
+        write_tensors(source / "model.safetensors", tensors)
+        self.refused("config.json describes 24 tensors to quantize", "none of them", src=source, dst=self.folder / "new")
+        self.convert("--recipe", "none", src=source, dst=self.folder / "out")
+        self.convert("--select", "q_proj", src=source, dst=self.folder / "out")
+
+    def test_only_a_directory_of_a_checkpoint_is_replaced(self):
+        source, out = self.folder / "src", self.folder / "out"
+        write_moe(source, num_hidden_layers=1)
+        for name in ("LICENSE", "README.md", "tokenizer.model", "modeling_x.py", ".gitattributes", "chat_template.jinja"):
+            (source / name).write_text(name)
+        for _ in range(2):  # also what an earlier conversion made
+            self.convert(src=source, dst=out)
+            self.assertEqual((out / "LICENSE").read_text(), "LICENSE")
+            self.assertEqual((out / ".gitattributes").read_text(), ".gitattributes")
+        (out / "results.db").write_text("a week's work")
+        self.refused("results.db", src=source, dst=out, arguments=("--force",))
+        self.assertEqual((out / "results.db").read_text(), "a week's work")
+
+    def test_an_odd_vocabulary_is_padded_as_the_engine_pads_it(self):
+        vocab, size = 250, 4
+        source = write_moe(self.folder / "src", num_hidden_layers=1, vocab_size=vocab)
+        for arguments in ((), ("--select", "lm_head"), ("--select", "lm_head", "--zero-scale", "one", "--layout", "linear-128x4"),
+                          ("--select", "lm_head", "embed_tokens", "--rounding", "torchao-ceil")):
+            whole = self.convert(*arguments, src=self.folder / "src", dst=self.folder / "whole")
+            for rank in range(size):
+                made = self.convert(*arguments, "--tp-size", str(size), "--tp-rank", str(rank), "--json", self.folder / "j",
+                                    src=self.folder / "src", dst=self.folder / "part")
+                zeros = 6 if rank == 3 else 0
+                self.assertIn(f"padded to 256, so each rank has 64; of this one {zeros} are zeros",
+                              " ".join(json.loads((self.folder / "j").read_text())["notes"]))
+                for name in ("model.embed_tokens.weight", "lm_head.weight"):
+                    dtype, shape, data = made[name]
+                    rows = rows_of(whole[name], 64 * rank, min(vocab, 64 * rank + 64))
+                    self.assertEqual((dtype, shape), (whole[name][0], [64, shape[1]]))
+                    self.assertEqual(data, rows + bytes(len(data) - len(rows)))
+        # Ranks of zeros alone, and what the quantizer makes of a row of zeros.
+        small = write_moe(self.folder / "small", num_hidden_layers=1, vocab_size=20)
+        for arguments in (("--rounding", "flashinfer"), ("--rounding", "torchao-even"), ("--zero-scale", "one")):
+            write_tensors(self.src, {"weight": ("BF16", [1, 32], bytes(64))})
+            scale = self.convert(*arguments)["weight_scale"][2]
+            made = self.convert("--select", "lm_head", *arguments, "--tp-size", "2", "--tp-rank", "1", src=self.folder / "small",
+                                dst=self.folder / "part")
+            self.assertEqual(made["lm_head.weight"][1], [32, small["lm_head.weight"][1][1]])
+            self.assertEqual(set(made["lm_head.weight"][2]), {0})
+            self.assertEqual(made["lm_head.weight_scale"][2], scale * len(made["lm_head.weight_scale"][2]))
+            self.assertEqual(set(made["model.embed_tokens.weight"][2]), {0})
+        # An MXFP8 head is cut and padded too, and made BF16 again.
+        self.convert("--select", "lm_head", src=self.folder / "small", dst=self.folder / "mxfp8")
+        for arguments in ((), ("--format", "bf16")):
+            for rank in "01":
+                made = self.convert(*arguments, "--tp-size", "2", "--tp-rank", rank, src=self.folder / "mxfp8",
+                                    dst=self.folder / "part")
+                filled = 20 if rank == "0" else 0
+                head = made["lm_head.weight"]
+                self.assertEqual(set(rows_of(head, filled, 32)), {0})
+                self.assertEqual(len(set(rows_of(head, 0, filled))) > 1, rank == "0")
+        # A trainer's padding is nobody's.
+        padded = dict(small)
+        for name in ("model.embed_tokens.weight", "lm_head.weight"):
+            dtype, shape, data = padded[name]
+            padded[name] = (dtype, [64, shape[1]], data + b"\x40" * (44 * shape[1] * 2))
+        for file in (self.folder / "small").glob("*.safetensors*"):
+            file.unlink()
+        write_tensors(self.folder / "small/model.safetensors", padded)
+        made = self.convert("--tp-size", "2", "--tp-rank", "0", src=self.folder / "small", dst=self.folder / "part")
+        self.assertEqual(set(rows_of(made["lm_head.weight"], 20, 32)), {0})
+        self.refused("20 rows, padded to 64, does not divide by 3", arguments=("--tp-size", "3"), dst=self.folder / "new",
+                     src=self.three_heads())
+
+    def three_heads(self):
+        write_moe(self.folder / "three", num_hidden_layers=1, num_attention_heads=3, num_key_value_heads=3, vocab_size=20)
+        return self.folder / "three"
+
+    def test_the_verifier_agrees_with_every_rank_of_an_odd_vocabulary(self):
+        source = self.folder / "src"
+        write_moe(source, num_hidden_layers=1, vocab_size=250)
+        for rank in range(4):
+            made = self.convert("--tp-size", "4", "--tp-rank", str(rank), "--recipe", "none", src=source, dst=self.folder / "part")
+            done = run("refit-verify", "engine", source, self.folder / "part", "--model", source, "--recipe", "none",
+                       "--tp-size", "4", "--tp-rank", str(rank), "--json", "-")
+            report = json.loads(done.stdout)
+            # What the engine fuses is missing under its name; all else is equal.
+            self.assertEqual({finding["fault"] for finding in report["findings"]}, {"missing"})
+            judged = set(made) - set(report["not_judged"])
+            self.assertLessEqual({"model.embed_tokens.weight", "lm_head.weight"}, judged)
 
     def huge_source(self):
         """2 GB of zeros that take no room on the disk."""
@@ -1100,6 +1278,80 @@ class Files(unittest.TestCase):
         self.assertEqual(json.loads(done.stdout)["status"], "different")
         path.write_text(done.stdout)
         validate(self, path, schema)
+
+    def test_a_source_may_be_f32_or_mxfp8_already(self):
+        source, dump, *model = self.demo("none")
+        tensors = read_tensors(source)
+        wide = {name: ("F32", shape, b"".join(b"\0\0" + data[at:at + 2] for at in range(0, len(data), 2)))
+                if dtype == "BF16" else (dtype, shape, data) for name, (dtype, shape, data) in tensors.items()}
+        experts = {name: tensor for name, tensor in wide.items() if ".experts." in name}
+        arguments = [dump, *model, "--layout", "flashinfer-trtllm"]
+        for name, made in (("wide", wide), ("experts", tensors | experts)):
+            with self.subTest(source=name):
+                done = run("refit-verify", "engine", self.write(name + ".safetensors", **made), *arguments)
+                self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+                self.assertIn("12 tensors of F32 or F16 rounded to BF16", done.stdout)
+        for suffix in ("_scale", "_scale_from_checkpoint"):
+            with self.subTest(suffix=suffix):
+                quantized = str(self.folder / "q.safetensors")
+                done = run("refit-convert", source, quantized, "--select", "*.experts.*", "--zero-scale", "one",
+                           "--scale-suffix", suffix, "--force", "--quiet")
+                self.assertEqual(done.returncode, 0, done.stderr)
+                done = run("refit-verify", "engine", quantized, *arguments)
+                self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+                self.assertIn("12 tensors of the source already MXFP8", done.stdout)
+                # Diagnoses need the source's bytes alone.
+                done = run("refit-verify", "engine", quantized, self.demo("shuffled-twice")[1], *arguments[1:])
+                self.assertEqual(done.returncode, 1, done.stderr)
+                self.assertEqual(done.stdout.count("shuffled twice"), 2, done.stdout)
+                done = run("refit-verify", "engine", quantized, *arguments, "--recipe", "none")
+                self.assertEqual(done.returncode, 2, done.stdout)
+                self.assertIn("--recipe", done.stderr)
+                self.demo("none")
+
+    def test_a_parameter_under_two_names_is_judged_twice(self):
+        source, dump, *model = self.demo("none")
+        tensors = read_tensors(dump)
+        name = "model.layers.0.mlp.experts.w13_weight"
+        nested = name.replace(".w13", ".routed_experts.w13")
+        dtype, shape, data = tensors[name]
+        for copy, code in ((data, 0), (data[:-1] + bytes([data[-1] ^ 1]), 1)):
+            write_tensors(dump, tensors | {nested: (dtype, shape, copy)})
+            done = run("refit-verify", "engine", source, dump, *model, "--layout", "flashinfer-trtllm")
+            self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+            self.assertIn("16 tensors", done.stdout)
+            self.assertEqual([line.split(":")[0] for line in done.stdout.splitlines() if "differ, " in line],
+                             [nested] * code)
+
+    def test_names_cannot_forge_a_line_or_reach_the_terminal(self):
+        name = "w\n2 tensors, 2 bytes: every byte equal\x1b]0;x\x07\u009b2J\u202e\ufffe\uffff"
+        a = self.write("a.safetensors", **{name: ("U8", [1], b"a"), name + "2": ("U8", [1], b"a")})
+        b = self.write("b.safetensors", **{name: ("U8", [1], b"b"), name + "2": ("U8", [1], b"a")})
+        path = self.folder / "report.xml"
+        done = run("refit-verify", "files", a, b, "--junit", path)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertEqual(len(done.stdout.splitlines()), 2, done.stdout)
+        self.assertTrue(all(c.isprintable() or c == "\n" for c in done.stdout), ascii(done.stdout))
+        self.assertIn(r"w\n2 tensors, 2 bytes: every byte equal\x1b]0;x\x07\u009b2J\u202e\ufffe\uffff: 1 of 1", done.stdout)
+        cases = xml.etree.ElementTree.parse(path).getroot().findall("testcase")
+        self.assertEqual(len({case.get("name") for case in cases}), 2)
+        done = run("refit-verify", "files", a, b, "--tensor", "no\nsuch\x1b[2Jname")
+        self.assertEqual(done.returncode, 2)
+        self.assertEqual(len(done.stderr.splitlines()), 1, done.stderr)
+        self.assertIn(r"no\nsuch\x1b[2Jname", done.stderr)
+
+    def test_nothing_finite_is_not_exact(self):
+        source = self.write("s.safetensors", **{"w.weight": ("BF16", [2, 32], b"\xc0\x7f" * 64)})
+        quantized, path = str(self.folder / "q.safetensors"), self.folder / "report.json"
+        done = run("refit-convert", source, quantized, "--non-finite", "as-producer", "--quiet")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        done = run("refit-verify", "quantized", source, quantized, "--json", path)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertNotIn("exact", done.stdout)
+        self.assertIn("64 NaN and 0 infinite in SRC; no finite element", done.stdout)
+        tensor, = json.loads(path.read_text())["quantized"]["tensors"]
+        self.assertEqual((tensor["max_abs_error"], tensor["source_nan_elements"]), (None, 64))
+        validate(self, path, TESTS.parent / "scenarios/schema/refit-verify-1.schema.json")
 
     def test_junit_has_a_case_for_every_tensor(self):
         path = self.folder / "report.xml"

@@ -38,10 +38,15 @@ struct EngineRequest {
                 ep_rank = 0;  ///< expert parallelism: experts are whole, and a range of them each
 };
 
-/// Error(input) naming tensor and numbers: what the model or the layout cannot be (plan::build), a tensor of
-/// the model that `source` lacks or has in another shape, sizes that do not divide by the ranks, kinds of
-/// tensors whose split is not known. Dump tensors that nothing is expected of are listed as not judged.
-/// `previous` may be null: the checkpoint of the step before, for the diagnosis.
+/// `source` may be BF16, F16 or F32: what the recipe selects is rounded to BF16 first. What is MXFP8 already
+/// (NAME_scale or NAME_scale_from_checkpoint beside E4M3 values) is expected byte for byte; the request's
+/// rounding does not apply to it. Other tensors are copies, or casts of F16 and F32 to BF16; what routers add
+/// to their scores may be in F32 instead of BF16 or F16. A parameter that the dump has under several names is
+/// judged under each; tensors that nothing is expected of are listed as not judged. `previous` may be null:
+/// the checkpoint of the step before, with the same dtypes, for the diagnosis. Error(input) naming tensor and
+/// numbers: what the model or the layout cannot be (plan::build), a tensor of the model that `source` lacks
+/// or has in another shape, MXFP8 that the recipe leaves out, sizes that do not divide by the ranks, kinds of
+/// tensors whose split is not known.
 [[nodiscard]] Report audit_engine(const EngineRequest& request, const checkpoint::Checkpoint& source,
                                   const checkpoint::Checkpoint& dump, const checkpoint::Checkpoint* previous,
                                   ThreadPool& pool);

@@ -50,11 +50,15 @@ struct QuantizedTensor {
   std::string name;
   std::vector<bool> modes;  ///< of all kModes, those that give all its bytes
   std::uint64_t elements = 0, blocks = 0;
-  double max_abs_error = 0, rms_error = 0;
-  std::optional<double> sqnr_db{};  ///< nothing when there is no error
+  /// Of the elements that are finite on both sides; nothing where none is.
+  std::optional<double> max_abs_error{}, rms_error{};
+  std::optional<double> sqnr_db{};  ///< nothing without such elements, or when error or signal is zero
   std::uint64_t blocks_at_0 = 0, blocks_at_1 = 0;
   std::uint64_t saturated = 0;   ///< elements that are the largest of their block's scale and were larger
-  std::uint64_t non_finite = 0;  ///< source elements; they are left out of the errors
+  std::uint64_t non_finite = 0;  ///< elements that are NaN or infinite on one side at least
+  std::uint64_t nan = 0, infinite = 0;  ///< of these, in the source, as BF16
+
+  [[nodiscard]] std::uint64_t finite() const noexcept { return elements - non_finite; }
 };
 
 struct Report {
@@ -74,7 +78,8 @@ struct Report {
   [[nodiscard]] bool equal() const noexcept { return findings.empty(); }
 };
 
-/// For people: the findings, at most `max_report` of them, and the verdict.
+/// For people: the findings, at most `max_report` of them, and the verdict. Names as printable() writes them,
+/// here and in JUnit XML.
 [[nodiscard]] std::string to_text(const Report& report, std::size_t max_report);
 /// scenarios/schema/refit-verify-1.schema.json.
 [[nodiscard]] std::string to_json(const Report& report);

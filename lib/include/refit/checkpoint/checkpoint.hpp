@@ -3,6 +3,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <initializer_list>
 #include <map>
 #include <optional>
 #include <span>
@@ -52,6 +54,7 @@ class Checkpoint {
   [[nodiscard]] std::span<const std::byte> data(const Tensor& tensor) const;
   /// `FILE: tensor "NAME"`: for messages.
   [[nodiscard]] std::string place(const Tensor& tensor) const;
+  void check_unchanged() const;  ///< of every shard, as SafetensorsFile does it
 
  private:
   Checkpoint() = default;
@@ -64,5 +67,9 @@ class Checkpoint {
   std::unordered_map<std::string, std::uint32_t> by_name_;
   std::uint64_t bytes_ = 0;
 };
+
+/// Calls `body`, which reads these checkpoints (null: none), and then check_unchanged() of each. Also when
+/// `body` throws, because a file that changed is what explains its error.
+void read_unchanged(std::initializer_list<const Checkpoint*> checkpoints, const std::function<void()>& body);
 
 }  // namespace refit::checkpoint

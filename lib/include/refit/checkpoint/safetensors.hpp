@@ -19,8 +19,10 @@ struct Entry {
   std::uint64_t begin = 0, end = 0;  ///< byte range in the data area
 };
 
-/// One mapped file. The file must not shrink while it is open: reading a page that is gone kills the process.
-/// Tensors are views into the mapping: they live as long as the object and need not be aligned.
+/// One mapped file. Tensors are views into the mapping: they live as long as the object and need not be
+/// aligned. Bytes of a file that shrinks while it is open read as zeros (opening one installs a handler for
+/// SIGBUS in the process, which passes on what is not about such a file): who has read calls
+/// check_unchanged() before the result counts.
 class SafetensorsFile {
  public:
   /// Maps `path` and checks all of it that the header speaks of, before any large allocation: header length,
@@ -38,6 +40,9 @@ class SafetensorsFile {
   [[nodiscard]] const Entry& entry(const std::string& name) const;  ///< Error(input) when absent
   [[nodiscard]] std::span<const std::byte> data(const Entry& entry) const noexcept;
   [[nodiscard]] std::span<const std::byte> data(const std::string& name) const;
+  /// Error(runtime) "FILE: became shorter while it was read", or was removed, replaced or written to (seen by
+  /// its size and modification time).
+  void check_unchanged() const;
 
  private:
   struct State;

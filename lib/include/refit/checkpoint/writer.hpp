@@ -21,8 +21,9 @@ namespace refit::checkpoint {
 /// Replacing: behind a symbolic link it is what the link leads to that is replaced; permissions stay. A
 /// directory is exchanged with the new one in one step and then deleted. On a file system that cannot
 /// exchange (renameat2) it is renamed aside first; a process killed in between leaves no target, but both
-/// directories whole under temporary names. A directory is not replaced when it holds directories, or files
-/// but no safetensors file, index or config.json.
+/// directories whole under temporary names. A directory is not replaced when it holds anything but files with
+/// names that a checkpoint's have (weights, configuration, tokenizer, code, texts), or no safetensors file,
+/// index or config.json; what a Writer makes can always be replaced.
 class Writer {
  public:
   struct Options {
@@ -45,7 +46,8 @@ class Writer {
   /// Bytes [offset, offset + bytes.size()) of tensor number `tensor`. Thread-safe; each byte is to be written
   /// once. Error(runtime) naming the target with the reason (disk full, file size limit).
   void write(std::size_t tensor, std::uint64_t offset, std::span<const std::byte> bytes);
-  /// A further file of a directory, of any name but the index's and the shards'. Thread-safe.
+  /// A further file of a directory, of any name that a checkpoint's file has but the index's and the shards'.
+  /// Thread-safe.
   void add_text(const std::string& name, const std::string& text);
   void add_copy(const std::string& name, const std::string& from);
   /// Error(runtime) when not every byte of every tensor was written exactly once, when a write() failed, or

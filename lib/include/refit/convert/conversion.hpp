@@ -60,8 +60,9 @@ enum class Op : std::uint8_t {
 
 /// A box of a source tensor and where its rows belong in the target.
 struct Piece {
-  std::uint32_t source = kNone;  ///< index into Checkpoint::tensors()
+  std::uint32_t source = kNone;  ///< index into Checkpoint::tensors(); none: rows of zeros, col and stride 0
   std::uint32_t scales = kNone;  ///< carry, dequantize: the tensor of its scales
+  DType dtype{};                 ///< of the source; of zeros, that of the tensor they stand below
   std::uint64_t row = 0, rows = 0;
   std::uint64_t col = 0;        ///< first column; as many as the target has
   std::uint64_t stride = 0;     ///< elements from one source row to the next

@@ -13,6 +13,7 @@
 #include "refit/device/checker.hpp"
 #include "refit/device/memory.hpp"
 #include "refit/device/task.hpp"
+#include "refit/device/weights.hpp"
 #include "refit/time/deadline.hpp"
 #include "refit/transport/unix_channel.hpp"
 
@@ -127,9 +128,8 @@ class Backend {
   virtual void delay(double seconds) = 0;
 
   // --- weights (device/weights.hpp says which values)
-  virtual void fill_weights(const plan::Plan& plan, std::span<std::byte> sources, std::uint64_t seed) = 0;
-  virtual void update_weights(const plan::Plan& plan, std::span<std::byte> sources, std::uint64_t seed,
-                              std::uint64_t step) = 0;
+  virtual void fill_weights(std::span<const WeightBox> boxes, std::uint64_t seed) = 0;
+  virtual void update_weights(std::span<const WeightBox> boxes, std::uint64_t seed, std::uint64_t step) = 0;
 
   [[nodiscard]] virtual Checker& checker() = 0;
 

@@ -20,8 +20,8 @@ enum class Op : std::uint8_t {
 };
 
 /// Row r of [0, rows) goes from from + r * row_bytes to row map[row_begin + r] of `values` (row_begin + r
-/// without a map); its scales to the same row of `scales`. Addresses belong to the backend, everything else
-/// to the host.
+/// without a map); its scales to the same row of `scales`. Either side may be a part of wider rows. Addresses
+/// belong to the backend, everything else to the host.
 struct Task {
   Op op = Op::copy;
   quant::Options options;           ///< quantize
@@ -29,12 +29,16 @@ struct Task {
   std::byte* values = nullptr;      ///< row 0 of the matrix; null for scales and zero
   std::byte* scales = nullptr;      ///< byte 0 of the matrix's scales; null for copy and round_bf16
   std::uint64_t row_begin = 0, rows = 0;
-  std::uint64_t cols = 0;       ///< elements a row; scales and zero: scale bytes a row, without padding
-  std::uint64_t row_bytes = 0;  ///< of a source row
+  std::uint64_t cols = 0;       ///< that move of a row: elements; copy: bytes; scales, zero: scale bytes
+  std::uint64_t row_bytes = 0;  ///< from one source row to the next
+  /// Columns [to_col, to_col + cols) of stored rows of `to_cols`, counted as cols are; 0: rows are whole.
+  /// quantize: multiples of 32. What ends a row also writes the column padding of tiled scales.
+  std::uint64_t to_col = 0, to_cols = 0;
   const std::vector<std::uint32_t>* row_map = nullptr;  ///< canonical row -> stored row; outlives the task
   plan::ScaleLayout scale_layout = plan::ScaleLayout::none;
   const std::string* tensor = nullptr;  ///< for messages; outlives the task
   std::uint64_t first_row = 0;          ///< of the tensor, for messages
+  [[nodiscard]] std::uint64_t stored_cols() const noexcept { return to_cols == 0 ? cols : to_cols; }
 };
 
 /// All rows of `matrices` stacked matrices take their stored place: row r of each goes to row row_map[r].

@@ -1,0 +1,36 @@
+// The command line of refit-plan.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "refit/reshard/reshard.hpp"
+#include "refit/reshard/summary.hpp"
+#include "refit/scenario/scenario.hpp"
+
+namespace refit::apps {
+
+struct PlanOptions {
+  std::string model;  ///< a scenario's name or file, a config.json or the directory that holds one
+  std::optional<std::string> train, gen;  ///< nothing: the scenario's
+  std::string trainer_form;               ///< empty: megatron, with fsdp hf
+  bool separate = false;
+  std::string recipe;  ///< empty: the scenario's
+  std::optional<std::string> ignore;
+  std::string prequantize = "on";
+  std::uint64_t round_bytes = 256u << 20;
+  std::optional<std::uint32_t> gpus_per_node;  ///< nothing: the scenario's, else 8
+  std::optional<std::uint32_t> rank;
+  std::string json, explain;
+  bool quiet = false;
+  reshard::Bandwidths bandwidths;
+};
+
+void add_plan_options(CLI::App& app, PlanOptions& options);
+
+/// The scenario or model that was asked for, with the command line's recipe.
+[[nodiscard]] scenario::Scenario scenario_of(const PlanOptions& options);
+
+}  // namespace refit::apps

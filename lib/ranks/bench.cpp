@@ -1,0 +1,284 @@
+// Agreeing, taking turns, and one result of all ranks.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "ranks/rank.hpp"
+#include "ranks/row_codec.hpp"
+#include "refit/base/digest.hpp"
+#include "refit/base/error.hpp"
+#include "refit/time/statistics.hpp"
+#include "refit/version.hpp"
+#include "run/collect.hpp"
+
+namespace refit::ranks {
+namespace {
+
+constexpr unsigned kLeastMeasuredSteps = 5;
+constexpr std::byte kFirstPoison{0xA5};
+constexpr std::array kArms = {0, 1};
+
+// --- agreement
+
+using Promise = std::vector<std::pair<std::string, std::string>>;
+
+/// What has to be the same on every rank, by the names that people know.
+Promise promise_of(const Setup& setup, const transport::Group& group) {
+  const run::BenchSpec& bench = setup.spec.bench;
+  Promise promise = {{"version", std::string(kVersion)},
+                     {"model", fmt::format("{:016x}", digest_text(bench.config_json))},
+                     {"slice", fmt::format("{} layers, {} experts, {} vocabulary rows", bench.slice.layers,
+                                           bench.slice.experts, bench.slice.vocab_rows)},
+                     {"seed", std::to_string(bench.seed)},
+                     {"steps", std::to_string(bench.steps)},
+                     {"warmup", std::to_string(bench.warmup)},
+                     {"verify", std::to_string(static_cast<int>(bench.verify))},
+                     {"backend", std::string(device::name_of(bench.backend.kind))},
+                     {"train", reshard::to_string(setup.trainer->parallelism())},
+                     {"gen", reshard::to_string(setup.generator->parallelism())},
+                     {"colocated", setup.spec.colocated ? "yes" : "no"}};
+  for (const std::size_t arm : kArms) {
+    const std::string name = arm == 0 ? "control" : "treatment";
+    for (const auto& [key, value] : plan::to_pairs(setup.switches(arm)))
+      promise.emplace_back(name + "." + key, value);
+    promise.emplace_back(name + " plan", fmt::format("{:016x}", setup.plan(arm, group.rank()).digest));
+  }
+  return promise;
+}
+
+std::string to_text(const Promise& promise) {
+  std::string text;
+  for (const auto& [name, value] : promise) text += name + "\n" + value + "\n";
+  return text;
+}
+
+Promise from_text(std::string_view text) {
+  std::vector<std::string> lines;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    lines.emplace_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  Promise promise;
+  for (std::size_t i = 0; i + 1 < lines.size(); i += 2) promise.emplace_back(lines[i], lines[i + 1]);
+  return promise;
+}
+
+void agree(const Setup& setup, transport::Group& group) {
+  if (group.size() != setup.spec.processes()) {
+    fail_input(fmt::format("{} ranks were started, and {} on the trainer with {} on the generator{} take {}",
+                           group.size(), reshard::to_string(setup.trainer->parallelism()),
+                           reshard::to_string(setup.generator->parallelism()),
+                           setup.spec.colocated ? "" : ", on ranks of their own,", setup.spec.processes()));
+  }
+  group.doing("agreeing on the plan");
+  const std::vector<std::string> all = group.all_gather(
+      to_text(promise_of(setup, group)), Deadline::after(run::Seconds(setup.spec.bench.timeout_s)));
+  const Promise first = from_text(all.front());
+  for (std::uint32_t rank = 1; rank < all.size(); ++rank) {
+    if (all[rank] == all.front()) continue;
+    const Promise other = from_text(all[rank]);
+    for (std::size_t i = 0; i < std::max(first.size(), other.size()); ++i) {
+      if (i < first.size() && i < other.size() && first[i] == other[i]) continue;
+      const auto said = [&](const Promise& promise) {
+        return i < promise.size() ? promise[i].second : "nothing";
+      };
+      const std::string& name = i < first.size() ? first[i].first : other[i].first;
+      fail_input(fmt::format("ranks disagree: {} is {} on rank 0 and {} on rank {}", name, said(first),
+                             said(other), rank));
+    }
+  }
+}
+
+// --- one result of all rows
+
+/// Of each step the slowest rank's.
+std::vector<double> slowest(const std::vector<RankRow>& rows,
+                            const std::function<const std::vector<double>&(const RankRow&)>& of) {
+  std::vector<double> most = of(rows.front());
+  for (const RankRow& row : rows) {
+    const std::vector<double>& own = of(row);
+    for (std::size_t i = 0; i < most.size(); ++i) most[i] = std::max(most[i], own.at(i));
+  }
+  return most;
+}
+
+/// Stages and wall time are those of the rank whose median is largest.
+run::ArmResult merged(const std::vector<RankRow>& rows, RankArm RankRow::*arm, const plan::Switches& switches,
+                      const Setup& setup) {
+  run::ArmResult result;
+  result.switches = switches;
+  result.inapplicable = unused_switches(switches);
+  const auto median = [&](const RankRow& row) {
+    return (row.*arm).seconds.empty() ? 0.0 : summarize((row.*arm).seconds).median;
+  };
+  const RankRow& straggler = *std::max_element(
+      rows.begin(), rows.end(), [&](const RankRow& a, const RankRow& b) { return median(a) < median(b); });
+  result.stages = (straggler.*arm).stages;
+  result.trainer = {(straggler.*arm).seconds, (straggler.*arm).unattributed};
+  std::uint64_t floor_bytes = 0;
+  std::vector<std::uint64_t> digests;
+  for (const RankRow& row : rows) {
+    const RankArm& own = row.*arm;
+    floor_bytes = std::max(floor_bytes, own.floor_bytes);
+    for (std::size_t peer = 0; peer < own.sent.size(); ++peer) {
+      if (peer != row.rank) result.wire_bytes += own.sent[peer];
+    }
+    result.peak_extra_bytes += own.peak_extra_bytes;
+    result.verdict.merge(own.verdict);
+    digests.push_back(own.parameters_digest);
+  }
+  result.parameters_digest = digest(std::as_bytes(std::span(digests)));
+  const auto phase = [&](const char* name, std::vector<double> seconds, bool stand_in) {
+    result.phases[std::string("prepare_for_generation/") + name] = {std::move(seconds), 0, stand_in};
+  };
+  const bool stand_in = setup.spec.bench.backend.kind == device::Kind::cpu;
+  phase("transfer_and_update_weights",
+        slowest(
+            rows, [&](const RankRow& r) -> auto& { return (r.*arm).seconds; }),
+        false);
+  phase("offload_before_refit",
+        slowest(
+            rows, [&](const RankRow& r) -> auto& { return (r.*arm).offload; }),
+        stand_in);
+  result.phases["prepare_for_generation/transfer_and_update_weights"].floor_bytes = floor_bytes;
+  std::vector<double> total = result.phases["prepare_for_generation/transfer_and_update_weights"].seconds;
+  const std::vector<double>& offload = result.phases["prepare_for_generation/offload_before_refit"].seconds;
+  for (std::size_t i = 0; i < total.size(); ++i) total[i] += offload[i];
+  phase("total", std::move(total), false);
+  result.phases["policy_and_reference_logprobs/reference_swap"] = {
+      slowest(
+          rows, [&](const RankRow& r) -> auto& { return (r.*arm).swap; }),
+      0, stand_in};
+  return result;
+}
+
+class Bench {
+ public:
+  Bench(const Setup& setup, transport::Group& group, transport::Exchange& exchange,
+        std::unique_ptr<device::Backend> backend, const run::Progress& progress)
+      : setup_(setup),
+        spec_(setup.spec.bench),
+        group_(group),
+        exchange_(exchange),
+        progress_(progress),
+        rank_(setup, group, exchange, std::move(backend)) {}
+
+  Result run() {
+    run::BenchResult bench;
+    bench.warmup = std::min(spec_.warmup, spec_.steps);
+    bench.backend = spec_.backend;
+    bench.device = rank_.backend().describe();
+    measure_copy(bench.copy);
+    bench.clocks_before = rank_.backend().clocks();
+    for (unsigned step = 1; step <= spec_.steps; ++step) {
+      if (progress_) progress_(step - 1, spec_.steps, "refit");
+      rank_.update_weights();
+      for (const std::size_t arm : {(step + 1) % 2, step % 2}) {  // odd steps begin with the control
+        if (arm == 0 || !spec_.control_alone) run_step(arm, step, bench.warmup);
+      }
+      if (step > bench.warmup) ++bench.steps;
+      if (all_out_of_time(step, bench)) {
+        bench.stopped_early = true;
+        break;
+      }
+    }
+    bench.clocks_after = rank_.backend().clocks();
+    measure_copy(bench.copy);
+    return gather(std::move(bench));
+  }
+
+ private:
+  [[nodiscard]] double elapsed() const {
+    return std::chrono::duration<double>(Clock::now() - start_).count();
+  }
+
+  /// Ranks take turns, so that they do not share the memory's speed; rank 0's copies count.
+  void measure_copy(run::CopyBandwidth& copy) {
+    if (!spec_.measure_copy) return;
+    group_.doing("measuring copies");
+    if (group_.rank() == 0) rank_.measure_copy(copy);
+    copy.threads = spec_.backend.kind == device::Kind::cpu ? spec_.backend.threads : 0;
+    group_.barrier(rank_.deadline());
+  }
+
+  void run_step(std::size_t arm, unsigned step, unsigned warmup) {
+    const bool verify =
+        spec_.verify == run::VerifyWhen::every || (spec_.verify == run::VerifyWhen::first && step == 1);
+    if (verify) rank_.poison(arm, kFirstPoison);
+    rank_.refit(arm, step > warmup);
+    if (!verify) return;
+    const Clock::time_point begin = Clock::now();
+    rank_.verify(arm);
+    verify_seconds_[arm] = std::chrono::duration<double>(Clock::now() - begin).count();
+    ++verified_[arm];
+  }
+
+  /// Rank 0's clock decides for everybody.
+  [[nodiscard]] bool all_out_of_time(unsigned step, const run::BenchResult& bench) {
+    const bool mine = step < spec_.steps && bench.steps >= kLeastMeasuredSteps &&
+                      elapsed() + elapsed() / step > spec_.time_budget_s;
+    return group_.all_gather(mine ? "stop" : "", rank_.deadline()).front() == "stop";
+  }
+
+  Result gather(run::BenchResult bench) {
+    group_.doing("gathering results");
+    const std::vector<std::string> all = group_.all_gather(encode_row(rank_.row()), rank_.deadline());
+    if (group_.rank() != 0) return {};
+    Result result;
+    for (const std::string& row : all) result.ranks.push_back(decode_row(row));
+    bench.control = merged(result.ranks, &RankRow::control, spec_.control, setup_);
+    bench.treatment = merged(result.ranks, &RankRow::treatment, spec_.treatment, setup_);
+    for (const std::size_t arm : kArms) {
+      run::ArmResult& out = arm == 0 ? bench.control : bench.treatment;
+      out.verified_refits = verified_[arm];
+      out.verify_seconds = verify_seconds_[arm];
+      out.buckets = rank_.plan(arm).rounds;
+      out.messages = rank_.plan(arm).messages;
+    }
+    for (const RankRow& row : result.ranks) {
+      bench.source_bytes += row.source_bytes;
+      bench.destination_bytes += row.destination_bytes;
+    }
+    bench.seconds = elapsed();
+    result.bench = std::move(bench);
+    result.trainer = setup_.trainer->parallelism();
+    result.generator = setup_.generator->parallelism();
+    result.exchange = exchange_.name();
+    result.notes = rank_.plan(1).notes;
+    result.rounds_control = rank_.plan(0).rounds;
+    result.rounds_treatment = rank_.plan(1).rounds;
+    return result;
+  }
+
+  const Setup& setup_;
+  const run::BenchSpec& spec_;
+  transport::Group& group_;
+  transport::Exchange& exchange_;
+  const run::Progress& progress_;
+  Clock::time_point start_ = Clock::now();
+  Rank rank_;
+  std::array<unsigned, 2> verified_{};
+  std::array<double, 2> verify_seconds_{};
+};
+
+}  // namespace
+
+std::vector<std::string> unused_switches(const plan::Switches& switches) {
+  std::vector<std::string> names = plan::inapplicable(switches);
+  for (const char* name : {"metadata", "handle_encoding", "handles", "ipc_buffers", "commit"}) {
+    if (std::find(names.begin(), names.end(), name) == names.end()) names.emplace_back(name);
+  }
+  return names;
+}
+
+Result run_bench(const Spec& spec, transport::Group& group, transport::Exchange& exchange,
+                 const run::MakeBackend& make_backend, const run::Progress& progress) {
+  if (spec.bench.steps == 0) fail_input("a bench of 0 steps was asked for; it takes at least 1");
+  const Setup setup(spec);
+  agree(setup, group);
+  return Bench(setup, group, exchange, make_backend(spec.bench.backend), progress).run();
+}
+
+}  // namespace refit::ranks

@@ -1,0 +1,257 @@
+// Allocating, refitting, verifying.
+#include "ranks/rank.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "refit/base/digest.hpp"
+#include "refit/base/error.hpp"
+#include "run/collect.hpp"
+
+namespace refit::ranks {
+namespace {
+
+constexpr std::byte kSecondPoison{0x5A};
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? std::string(name.data()) : std::string("?");
+}
+
+/// Bytes of one refit by peer; what stays is at `self`.
+void count_bytes(const std::vector<Round>& rounds, const model::Inventory& model, std::uint32_t self,
+                 RankArm& row) {
+  for (const Round& round : rounds) {
+    for (const Message& message : round.send.messages) {
+      for (const Item& item : message.items)
+        row.sent[message.peer] += reshard::wire_bytes(*item.transfer, model);
+    }
+    for (const Message& message : round.receive.messages) {
+      for (const Item& item : message.items)
+        row.received[message.peer] += reshard::wire_bytes(*item.transfer, model);
+    }
+    for (const Item& item : round.own) {
+      const std::uint64_t bytes = reshard::wire_bytes(*item.transfer, model);
+      row.sent[self] += bytes;
+      row.received[self] += bytes;
+    }
+  }
+}
+
+/// What the rank has to read of its own weights for one refit: what is sent to several ranks, once for each.
+std::uint64_t floor_bytes(const reshard::Reshard& plan, const model::Inventory& model) {
+  std::uint64_t bytes = 0;
+  for (const reshard::Transfer& transfer : plan.sends) {
+    bytes += transfer.box.elements() * size_of(model.tensors[transfer.tensor].spec.dtype);
+  }
+  return bytes;
+}
+
+std::string as_bytes(std::uint64_t value) {
+  std::string bytes(sizeof(value), '\0');
+  std::memcpy(bytes.data(), &value, sizeof(value));
+  return bytes;
+}
+
+std::uint64_t number_in(std::string_view bytes, std::size_t index) {
+  std::uint64_t value = 0;
+  std::memcpy(&value, bytes.data() + index * sizeof(value), sizeof(value));
+  return value;
+}
+
+}  // namespace
+
+Rank::Rank(const Setup& setup, transport::Group& group, transport::Exchange& exchange,
+           std::unique_ptr<device::Backend> backend)
+    : setup_(setup),
+      group_(group),
+      backend_(std::move(backend)),
+      pool_(setup.spec.bench.backend.threads),
+      stages_(*backend_) {
+  const std::uint32_t self = group.rank();
+  row_.rank = self;
+  row_.host = host_name();
+  group.doing("allocating");
+  if (const auto rank = setup.trainer_rank(self)) {
+    trainer_.emplace(setup.model, *setup.trainer, *rank);
+    sources_ = backend_->allocate(trainer_->arena_bytes, "the trainer's weights");
+    backend_->fill(sources_->bytes(), std::byte{0});  // vocabulary padding
+    backend_->fill_weights(trainer_->weights(sources_->bytes()), setup.spec.bench.seed);
+    backend_->checker().fill_guards(trainer_->extents, sources_->bytes());
+    for (const verify::Extent& extent : trainer_->extents) row_.source_bytes += extent.bytes;
+  }
+  for (std::size_t a = 0; a < arms_.size(); ++a) {
+    arms_[a] = std::make_unique<Arm>();
+    Arm& arm = *arms_[a];
+    arm.plan = setup.plan(a, self);
+    arm.row = a == 0 ? &row_.control : &row_.treatment;
+    if (const auto rank = setup.generator_rank(self)) {
+      arm.generator.emplace(setup.model, *setup.generator, *rank, setup.request(a));
+      row_.destination_bytes = arm.generator->plan.destination_bytes;
+      if (destinations_ == nullptr) {
+        destinations_ =
+            backend_->allocate(arm.generator->plan.destination_arena_bytes, "the generator's parameters");
+        backend_->checker().fill_guards(verify::destination_extents(arm.generator->plan),
+                                        destinations_->bytes());
+      }
+    }
+    arm.refit.emplace(arm.plan, setup.model, setup.processes, setup.switches(a),
+                      Equipment{*backend_, group, exchange, arm.ledger, trainer_ ? &*trainer_ : nullptr,
+                                sources_ ? sources_->bytes() : std::span<std::byte>{},
+                                arm.generator ? &*arm.generator : nullptr,
+                                destinations_ ? destinations_->bytes() : std::span<std::byte>{},
+                                setup.spec.bench.timeout_s});
+    arm.row->sent.assign(group.size(), 0);
+    arm.row->received.assign(group.size(), 0);
+    count_bytes(arm.refit->rounds(), setup.model, self, *arm.row);
+    arm.row->most_extra_bytes = arm.refit->most_extra_bytes();
+    arm.row->floor_bytes = floor_bytes(arm.plan, setup.model) + row_.destination_bytes;
+  }
+  backend_->finish(deadline());
+}
+
+Deadline Rank::deadline() const {
+  return Deadline::after(std::chrono::duration<double>(setup_.spec.bench.timeout_s));
+}
+
+void Rank::measure_copy(run::CopyBandwidth& copy) {
+  if (!sources_ || !destinations_) return;
+  run::append(backend_->measure_copy(sources_->bytes(), destinations_->bytes()), copy);
+  backend_->checker().fill_guards(verify::destination_extents(arms_[0]->generator->plan),
+                                  destinations_->bytes());
+  backend_->finish(deadline());
+}
+
+void Rank::update_weights() {
+  ++step_;
+  group_.doing("updating weights");
+  if (trainer_) {
+    backend_->update_weights(trainer_->weights(sources_->bytes()), setup_.spec.bench.seed, step_);
+  }
+  backend_->finish(deadline());
+}
+
+void Rank::run_once(std::size_t a, Evidence* evidence) {
+  group_.doing("waiting for the start");
+  group_.barrier(deadline());
+  stages_.start();
+  arms_[a]->refit->run(stages_, evidence);
+  stages_.stop();
+  group_.doing("committing");
+  ++version_;
+  const std::vector<std::string> versions = group_.all_gather(as_bytes(version_), deadline());
+  for (std::uint32_t rank = 0; rank < versions.size(); ++rank) {
+    const std::uint64_t theirs = number_in(versions[rank], 0);
+    if (theirs != version_) {
+      fail_runtime(fmt::format("rank {} committed version {}, rank {} version {}", rank, theirs,
+                               group_.rank(), version_));
+    }
+  }
+}
+
+void Rank::refit(std::size_t a, bool measured) {
+  Arm& arm = *arms_[a];
+  const run::HostSeconds host =
+      run::move_host_traffic(setup_.spec.bench.host_traffic, setup_.switches(a), *backend_);
+  arm.ledger.reset_peak();
+  run_once(a, nullptr);
+  arm.row->peak_extra_bytes = std::max(arm.row->peak_extra_bytes, arm.ledger.peak());
+  if (arm.ledger.peak() > arm.row->most_extra_bytes) {
+    fail_runtime(fmt::format("rank {} held {} bytes beside its weights, at most {} were planned",
+                             group_.rank(), arm.ledger.peak(), arm.row->most_extra_bytes));
+  }
+  if (!measured) return;
+  run::add_sample(stages_.timeline(), arm.row->seconds.size(), arm.row->stages);
+  arm.row->seconds.push_back(stages_.timeline().wall());
+  arm.row->unattributed.push_back(stages_.timeline().unattributed());
+  arm.row->offload.push_back(host.offload);
+  arm.row->swap.push_back(host.swap);
+}
+
+void Rank::poison(std::size_t a, std::byte value) {
+  Arm& arm = *arms_[a];
+  if (arm.generator) {
+    const std::vector<verify::Extent> extents = verify::destination_extents(arm.generator->plan);
+    backend_->checker().poison(extents, destinations_->bytes(), value);
+    backend_->checker().fill_guards(extents, destinations_->bytes());
+  }
+  arm.refit->poison(value);
+}
+
+void Rank::verify(std::size_t a) {
+  Arm& arm = *arms_[a];
+  std::vector<std::uint64_t> first;
+  if (arm.generator) {
+    first = device::destination_digests(backend_->checker(), arm.generator->plan, destinations_->bytes());
+    arm.row->parameters_digest = digest(std::as_bytes(std::span(first)));
+  }
+  poison(a, kSecondPoison);
+  Evidence evidence;
+  run_once(a, &evidence);
+  verify::Verdict verdict;
+  judge_wire(evidence, verdict);
+  group_.doing("verifying");
+  // Ranks of one host share its memory, and each needs room for what it should have got.
+  const bool in_turn = setup_.spec.bench.backend.kind == device::Kind::cpu;
+  for (std::uint32_t turn = 0; turn < (in_turn ? group_.size() : 1); ++turn) {
+    if (!in_turn || turn == group_.rank()) judge_parameters(a, first, verdict);
+    if (in_turn) group_.barrier(deadline());
+  }
+  arm.row->verdict.merge(std::move(verdict));
+}
+
+void Rank::judge_wire(const Evidence& evidence, verify::Verdict& verdict) {
+  std::string sent(group_.size() * sizeof(std::uint64_t), '\0');
+  for (const auto& [peer, sum] : evidence.sent)
+    std::memcpy(sent.data() + peer * sizeof(sum), &sum, sizeof(sum));
+  const std::vector<std::string> all = group_.all_gather(sent, deadline());
+  verify::Result& wire = verdict[verify::Check::wire];
+  for (const auto& [peer, sum] : evidence.received) {
+    wire.bytes += arms_[0]->row->received[peer];
+    const std::uint64_t theirs = number_in(all[peer], group_.rank());
+    if (theirs == sum) continue;
+    wire.add({fmt::format("(messages of rank {} to rank {})", peer, group_.rank()), 0,
+              fmt::format("{:016x}", theirs), fmt::format("{:016x}", sum), 1,
+              "arrived with another digest than they were sent with"});
+  }
+  if (!evidence.guards_intact) {
+    verdict[verify::Check::coverage].add(
+        {"(buffers)", 0, "guard bytes", "other bytes", 1, "written beyond the end of a buffer"});
+  }
+}
+
+std::unique_ptr<device::Memory> Rank::reference(const Arm& arm) {
+  const GeneratorShare& share = *arm.generator;
+  auto memory = backend_->scratch(share.plan.source_arena_bytes,
+                                  "the weights that a rank has to get (--verify off needs none)");
+  const std::vector<device::WeightBox> boxes = share.reference(memory->bytes());
+  const std::uint64_t seed = setup_.spec.bench.seed;
+  backend_->fill_weights(boxes, seed);
+  for (std::uint64_t step = 1; step <= step_; ++step) backend_->update_weights(boxes, seed, step);
+  backend_->finish(deadline());
+  return memory;
+}
+
+void Rank::judge_parameters(std::size_t a, const std::vector<std::uint64_t>& first,
+                            verify::Verdict& verdict) {
+  const Arm& arm = *arms_[a];
+  device::Checker& checker = backend_->checker();
+  verify::Result& coverage = verdict[verify::Check::coverage];
+  if (trainer_) coverage.merge(checker.check_guards(trainer_->extents, sources_->bytes()));
+  if (!arm.generator) return;
+  const plan::Plan& plan = arm.generator->plan;
+  const std::unique_ptr<device::Memory> wanted = reference(arm);
+  verify::InPlace in_place = checker.check_in_place(plan, wanted->bytes(), destinations_->bytes(), {});
+  verdict[verify::Check::quantizer].merge(std::move(in_place.quantizer));
+  verdict[verify::Check::layout].merge(std::move(in_place.layout));
+  const std::vector<std::uint64_t> second =
+      device::destination_digests(checker, plan, destinations_->bytes());
+  coverage.merge(checker.check_poison(plan, first, second, destinations_->bytes(), kSecondPoison));
+  coverage.merge(checker.check_guards(verify::destination_extents(plan), destinations_->bytes()));
+}
+
+}  // namespace refit::ranks

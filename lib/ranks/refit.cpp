@@ -1,0 +1,214 @@
+// The loop over rounds.
+#include "ranks/refit.hpp"
+
+#include <algorithm>
+
+#include "refit/base/digest.hpp"
+#include "run/moved_bytes.hpp"
+
+namespace refit::ranks {
+namespace {
+
+constexpr std::uint64_t kGuardBytes = 256;
+
+/// Direct places everything at once, as shuffle=fused does.
+plan::Switches effective(plan::Switches switches) {
+  if (switches.pipeline == plan::Pipeline::direct) switches.shuffle = plan::Shuffle::fused;
+  return switches;
+}
+
+std::vector<transport::Part> parts_of(const Parcel& parcel, std::byte* buffer) {
+  std::vector<transport::Part> parts;
+  for (const Message& message : parcel.messages) {
+    parts.push_back({message.peer, {buffer + message.offset, message.bytes}});
+  }
+  return parts;
+}
+
+Lying lying_in(const Item& item, const std::byte* buffer, std::uint64_t element_bytes) {
+  const reshard::Box& box = item.transfer->box;
+  if (item.transfer->form != reshard::Form::quantized) {
+    return {.values = buffer + item.values, .pitch = box.cols * element_bytes};
+  }
+  return {buffer + item.values, box.cols, buffer + item.scales, box.cols / quant::kBlock};
+}
+
+}  // namespace
+
+Refit::Refit(const reshard::Reshard& plan, const model::Inventory& model, const Processes& processes,
+             const plan::Switches& switches, const Equipment& equipment)
+    : model_(model),
+      switches_(effective(switches)),
+      equipment_(equipment),
+      direct_(switches.pipeline == plan::Pipeline::direct),
+      fused_(switches_.shuffle == plan::Shuffle::fused),
+      rounds_(rounds_of(plan, model, processes, !direct_)),
+      meetings_(rounds_.size()) {
+  const std::uint64_t held_before = equipment.ledger.current();
+  if (!switches.double_buffer) slots_used_ = 1;
+  const RoundSizes sizes = largest(rounds_);
+  for (std::size_t s = 0; s < slots_used_; ++s) {
+    slots_[s].send = equipment.backend.scratch(sizes.send + kGuardBytes, "a send buffer");
+    slots_[s].receive = equipment.backend.scratch(sizes.receive + kGuardBytes, "a receive buffer");
+  }
+  std::uint64_t scratch_bytes = 0;
+  if (equipment.generator != nullptr) {
+    for (std::size_t r = 0; r < rounds_.size(); ++r) {
+      for (const Message& message : rounds_[r].receive.messages) {
+        for (const Item& item : message.items) meetings_[r].expect(*equipment.generator, *item.transfer);
+      }
+      for (const Item& item : rounds_[r].own) meetings_[r].expect(*equipment.generator, *item.transfer);
+      meetings_[r].lay_out();
+      scratch_bytes = std::max(scratch_bytes, meetings_[r].bytes());
+    }
+    hooks_.emplace();
+    relayout_.emplace(equipment.generator->plan, switches_, equipment.backend, equipment.ledger, *hooks_);
+    placer_.emplace(*equipment.generator, *relayout_, fused_, equipment.destinations.data());
+  }
+  scratch_ = equipment.backend.scratch(scratch_bytes, "rows that wait for all of their columns");
+  held_bytes_ = slots_used_ * (sizes.send + sizes.receive + 2 * kGuardBytes) + scratch_bytes;
+  equipment.ledger.add(held_bytes_);
+  most_extra_bytes_ = equipment.ledger.current() - held_before;
+  for (std::size_t r = 0; r < rounds_.size(); ++r) lists_.push_back(lists_of(r));
+}
+
+Refit::~Refit() {
+  equipment_.ledger.remove(held_bytes_);
+}
+
+void Refit::poison(std::byte value) {
+  if (relayout_) relayout_->poison(value);
+  for (const Slot& slot : slots_) {
+    if (slot.send == nullptr) continue;
+    for (const device::Memory* memory : {slot.send.get(), slot.receive.get()}) {
+      equipment_.backend.fill(memory->bytes(), value);
+      const verify::Extent all{"a buffer", 0, memory->bytes().size() - kGuardBytes};
+      equipment_.backend.checker().fill_guards({&all, 1}, memory->bytes());
+    }
+  }
+}
+
+std::byte* Refit::send_buffer(std::size_t round) const {
+  return slots_[round % slots_used_].send->bytes().data();
+}
+
+std::byte* Refit::receive_buffer(std::size_t round) const {
+  return slots_[round % slots_used_].receive->bytes().data();
+}
+
+Refit::Lists Refit::lists_of(std::size_t r) const {
+  const Round& round = rounds_[r];
+  const Meeting& meeting = meetings_[r];
+  std::byte* const scratch = scratch_->bytes().data();
+  Lists lists;
+  const auto pack_item = [&](const Item& item) {
+    std::byte* const buffer = send_buffer(r);
+    ranks::pack(*equipment_.trainer, *item.transfer, equipment_.sources.data(), buffer + item.values,
+                buffer + item.scales, quant_options(), lists.pack);
+  };
+  for (const Message& message : round.send.messages) {
+    for (const Item& item : message.items) pack_item(item);
+  }
+  const auto place_item = [&](const Item& item, const std::byte* buffer) {
+    const std::uint64_t size = size_of(model_.tensors[item.transfer->tensor].spec.dtype);
+    placer_->place(item.transfer->tensor, item.transfer->box, lying_in(item, buffer, size), meeting, scratch,
+                   lists.place);
+  };
+  for (const Message& message : round.receive.messages) {
+    for (const Item& item : message.items) place_item(item, receive_buffer(r));
+  }
+  for (const Item& item : round.own) {
+    if (!direct_) {
+      pack_item(item);
+      place_item(item, send_buffer(r));
+      continue;
+    }
+    for (const Piece& piece : pieces_of(*equipment_.trainer, item.transfer->tensor, item.transfer->box,
+                                        equipment_.sources.data())) {
+      placer_->place(item.transfer->tensor, piece.box, piece.at, meeting, scratch, lists.place);
+    }
+  }
+  if (placer_) placer_->place_met(meeting, scratch, lists.met);
+  return lists;
+}
+
+void Refit::run_list(std::span<const device::Task> tasks, bool one_call, run::Stages& stages) {
+  if (tasks.empty()) return;
+  if (one_call) {
+    equipment_.backend.run(tasks);
+    stages.add(run::moved_by(tasks), 1);
+    return;
+  }
+  for (const device::Task& task : tasks) {
+    equipment_.backend.run({&task, 1});
+    stages.add(run::moved_by(task), 1);
+  }
+}
+
+void Refit::add_digests(const Parcel& parcel, std::byte* buffer,
+                        std::map<std::uint32_t, std::uint64_t>& digests) {
+  std::vector<std::span<const std::byte>> ranges;
+  for (const transport::Part& part : parts_of(parcel, buffer)) ranges.push_back(part.bytes);
+  const std::vector<std::uint64_t> found = equipment_.backend.checker().digests(ranges);
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    std::uint64_t& sum = digests[parcel.messages[i].peer];
+    sum = mix64(sum + found[i]);
+  }
+}
+
+void Refit::pack(std::size_t r, run::Stages& stages, Evidence* evidence) {
+  stages.enter("pack");
+  run_list(lists_[r].pack, direct_ || switches_.quantize != plan::Quantize::per_tensor, stages);
+  stages.enter("synchronize");
+  equipment_.backend.finish(equipment_.deadline());
+  if (evidence != nullptr) {
+    stages.enter("verify");
+    add_digests(rounds_[r].send, send_buffer(r), evidence->sent);
+  }
+  stages.enter("exchange");
+  equipment_.exchange.start(static_cast<unsigned>(r % slots_used_), parts_of(rounds_[r].send, send_buffer(r)),
+                            parts_of(rounds_[r].receive, receive_buffer(r)));
+}
+
+void Refit::place(std::size_t r, run::Stages& stages, Evidence* evidence) {
+  stages.enter("exchange");
+  equipment_.exchange.wait(static_cast<unsigned>(r % slots_used_), equipment_.deadline());
+  if (evidence != nullptr) {
+    stages.enter("verify");
+    add_digests(rounds_[r].receive, receive_buffer(r), evidence->received);
+  }
+  const bool cached = direct_ || switches_.loader == plan::Loader::cached;
+  stages.enter("load");
+  run_list(lists_[r].place, cached, stages);
+  if (lists_[r].met.empty()) return;
+  stages.enter("quantize");
+  run_list(lists_[r].met, cached, stages);
+}
+
+void Refit::run(run::Stages& stages, Evidence* evidence) {
+  equipment_.group.doing("moving weights");
+  for (std::size_t r = 0; r < rounds_.size(); ++r) {
+    if (r >= slots_used_) place(r - slots_used_, stages, evidence);
+    pack(r, stages, evidence);
+  }
+  for (std::size_t r = rounds_.size() - std::min(rounds_.size(), slots_used_); r < rounds_.size(); ++r) {
+    place(r, stages, evidence);
+  }
+  equipment_.group.doing("laying parameters out");
+  if (relayout_) relayout_->run(equipment_.destinations, stages, nullptr);
+  stages.enter("synchronize");
+  equipment_.backend.finish(equipment_.deadline());
+  if (evidence != nullptr) check_guards(*evidence);
+}
+
+void Refit::check_guards(Evidence& evidence) {
+  for (std::size_t s = 0; s < slots_used_; ++s) {
+    for (const device::Memory* memory : {slots_[s].send.get(), slots_[s].receive.get()}) {
+      const verify::Extent all{"a buffer", 0, memory->bytes().size() - kGuardBytes};
+      const verify::Result result = equipment_.backend.checker().check_guards({&all, 1}, memory->bytes());
+      evidence.guards_intact = evidence.guards_intact && result.mismatches == 0;
+    }
+  }
+}
+
+}  // namespace refit::ranks

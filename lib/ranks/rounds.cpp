@@ -1,0 +1,84 @@
+// Filling messages in the plan's order.
+#include "ranks/rounds.hpp"
+
+#include <algorithm>
+#include <map>
+
+#include "refit/base/bytes.hpp"
+#include "refit/plan/wire.hpp"
+#include "refit/quant/mxfp8.hpp"
+
+namespace refit::ranks {
+namespace {
+
+/// Gives an item its place at the end of `used` bytes.
+Item place(const reshard::Transfer& transfer, const model::Inventory& model, std::uint64_t& used) {
+  Item item{.transfer = &transfer, .values = align_up(used, plan::kWireAlignment)};
+  const std::uint64_t elements = transfer.box.elements();
+  if (transfer.form != reshard::Form::quantized) {
+    used = item.values + elements * size_of(model.tensors[transfer.tensor].spec.dtype);
+    return item;
+  }
+  item.scales = align_up(item.values + elements, plan::kWireAlignment);
+  used = item.scales + elements / quant::kBlock;
+  return item;
+}
+
+/// Messages by peer, one behind the other.
+Parcel parcel_of(const std::map<std::uint32_t, std::vector<const reshard::Transfer*>>& by_peer,
+                 const model::Inventory& model) {
+  Parcel parcel;
+  for (const auto& [peer, transfers] : by_peer) {
+    Message message{
+        .peer = peer, .offset = align_up(parcel.bytes, plan::kWireAlignment), .bytes = 0, .items = {}};
+    std::uint64_t used = message.offset;
+    for (const reshard::Transfer* transfer : transfers)
+      message.items.push_back(place(*transfer, model, used));
+    message.bytes = used - message.offset;
+    parcel.bytes = used;
+    parcel.messages.push_back(std::move(message));
+  }
+  return parcel;
+}
+
+}  // namespace
+
+std::vector<Round> rounds_of(const reshard::Reshard& plan, const model::Inventory& model,
+                             const Processes& processes, bool pack_own) {
+  using ByPeer = std::map<std::uint32_t, std::vector<const reshard::Transfer*>>;
+  std::vector<ByPeer> sends(plan.rounds), receives(plan.rounds);
+  std::vector<std::vector<const reshard::Transfer*>> own(plan.rounds);
+  for (const reshard::Transfer& transfer : plan.sends) {
+    const std::uint32_t to = processes.of_generator(transfer.to);
+    if (to == processes.of_trainer(transfer.from)) {
+      own[transfer.round].push_back(&transfer);
+    } else {
+      sends[transfer.round][to].push_back(&transfer);
+    }
+  }
+  for (const reshard::Transfer& transfer : plan.receives) {
+    const std::uint32_t from = processes.of_trainer(transfer.from);
+    if (from != processes.of_generator(transfer.to)) receives[transfer.round][from].push_back(&transfer);
+  }
+  std::vector<Round> rounds(plan.rounds);
+  for (std::uint32_t r = 0; r < plan.rounds; ++r) {
+    Round& round = rounds[r];
+    round.send = parcel_of(sends[r], model);
+    round.receive = parcel_of(receives[r], model);
+    for (const reshard::Transfer* transfer : own[r]) {
+      round.own.push_back(pack_own ? place(*transfer, model, round.send.bytes) : Item{.transfer = transfer});
+    }
+  }
+  return rounds;
+}
+
+RoundSizes largest(const std::vector<Round>& rounds) {
+  RoundSizes sizes;
+  for (const Round& round : rounds) {
+    sizes.send = std::max(sizes.send, round.send.bytes);
+    sizes.receive = std::max(sizes.receive, round.receive.bytes);
+  }
+  return sizes;
+}
+
+}  // namespace refit::ranks

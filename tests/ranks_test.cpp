@@ -1,0 +1,238 @@
+// Refits between ranks that are threads: every layout pair, every byte verified, and everything that can go
+// wrong.
+#include <atomic>
+#include <map>
+#include <mutex>
+
+#include "refit/base/error.hpp"
+#include "refit/ranks/ranks.hpp"
+#include "support/catch.hpp"
+#include "support/tiny_model.hpp"
+
+using namespace refit;
+
+namespace {
+
+/// The tiny model with experts wide enough for four ranks' 128-row layouts.
+std::string config() {
+  std::string text = test::kTinyConfig;
+  const std::string narrow = "\"moe_intermediate_size\": 192";
+  text.replace(text.find(narrow), narrow.size(), "\"moe_intermediate_size\": 256");
+  return text;
+}
+
+ranks::Spec tiny_ranks(const std::string& train, const std::string& gen, const std::string& control,
+                       const std::string& treatment) {
+  ranks::Spec spec;
+  spec.bench.config_json = config();
+  spec.bench.config_place = "test config";
+  spec.bench.control.buffer_size = spec.bench.treatment.buffer_size = 256u << 10;
+  plan::set_switches(spec.bench.control, control);
+  plan::set_switches(spec.bench.treatment, treatment);
+  spec.bench.steps = 2;
+  spec.bench.warmup = 0;
+  spec.bench.timeout_s = 20;
+  spec.bench.verify = run::VerifyWhen::every;
+  spec.bench.measure_copy = false;
+  spec.trainer = reshard::parse_parallelism(train, reshard::Side::trainer);
+  spec.generator = reshard::parse_parallelism(gen, reshard::Side::generator);
+  if (spec.trainer.fsdp > 1) spec.form = reshard::TrainerForm::hf;
+  return spec;
+}
+
+std::unique_ptr<device::Backend> host(const device::Choice&) {
+  return device::make_host_backend(1);
+}
+
+/// Changes what passes through: the last byte of the n-th part that this rank sends.
+class Corrupting : public transport::Exchange {
+ public:
+  Corrupting(transport::Exchange& exchange, int at) : exchange_(exchange), left_(at) {}
+  [[nodiscard]] std::string_view name() const noexcept override { return exchange_.name(); }
+  void start(unsigned slot, std::span<const transport::Part> sends,
+             std::span<const transport::Part> receives) override {
+    for (const transport::Part& part : sends) {
+      if (left_-- == 0) part.bytes.back() ^= std::byte{1};
+    }
+    exchange_.start(slot, sends, receives);
+  }
+  void wait(unsigned slot, Deadline deadline) override { exchange_.wait(slot, deadline); }
+
+ private:
+  transport::Exchange& exchange_;
+  int left_;
+};
+
+ranks::Result bench(const ranks::Spec& spec, int corrupt_at = -1) {
+  ranks::Result result;
+  transport::run_thread_ranks(spec.processes(), [&](transport::ThreadRank& rank) {
+    Corrupting corrupting(*rank.exchange, rank.group->rank() == 1 ? corrupt_at : -1);
+    ranks::Result own = ranks::run_bench(spec, *rank.group, corrupting, host);
+    if (rank.group->rank() == 0) result = std::move(own);
+  });
+  return result;
+}
+
+std::string complaints(const run::ArmResult& arm) {
+  std::string text;
+  for (const verify::Check check : verify::kChecks) {
+    for (const verify::Finding& finding : arm.verdict[check].findings) {
+      text += std::string(verify::name_of(check)) + ": " + finding.tensor + " " + finding.what + "\n";
+    }
+  }
+  return text;
+}
+
+constexpr const char* kStaged = "pipeline=staged,prequantize=off";
+constexpr const char* kDirect = "pipeline=direct,prequantize=on";
+
+}  // namespace
+
+TEST_CASE("ranks of every layout get every byte, staged and direct") {
+  struct Pair {
+    const char *train, *gen;
+    bool colocated;
+  };
+  for (const Pair& pair : std::initializer_list<Pair>{{"", "", true},
+                                                      {"ep=4", "tp=2,dp=2", true},
+                                                      {"ep=4", "ep=4,tp=4", true},
+                                                      {"ep=4", "tp=4", true},
+                                                      {"tp=2,pp=2", "dp=4", true},
+                                                      {"tp=2,ep=2", "tp=2,pp=2", true},
+                                                      {"fsdp=4", "tp=2,dp=2", true},
+                                                      {"fsdp=3", "tp=2", false},
+                                                      {"ep=2", "tp=2", false},
+                                                      {"tp=2,etp=2,ep=1", "ep=2,tp=2", false},
+                                                      {"ep=8", "tp=1", true}}) {
+    CAPTURE(pair.train, pair.gen, pair.colocated);
+    ranks::Spec spec = tiny_ranks(pair.train, pair.gen, kStaged, kDirect);
+    spec.colocated = pair.colocated;
+    const ranks::Result result = bench(spec);
+    for (const run::ArmResult* arm : {&result.bench.control, &result.bench.treatment}) {
+      CHECK(complaints(*arm) == "");
+      CHECK(arm->verified_refits == 2);
+      CHECK(arm->phases.at("prepare_for_generation/transfer_and_update_weights").seconds.size() == 2);
+      CHECK(arm->verdict[verify::Check::layout].bytes > 0);
+      CHECK(arm->verdict[verify::Check::quantizer].bytes > 0);
+    }
+    CHECK(result.bench.control.parameters_digest == result.bench.treatment.parameters_digest);
+    REQUIRE(result.ranks.size() == spec.processes());
+    for (const ranks::RankRow& row : result.ranks) {
+      for (std::uint32_t peer = 0; peer < result.ranks.size(); ++peer) {
+        CHECK(row.treatment.received[peer] == result.ranks[peer].treatment.sent[row.rank]);
+      }
+      CHECK(row.treatment.peak_extra_bytes <= row.treatment.most_extra_bytes);
+    }
+  }
+}
+
+TEST_CASE("every switch that ranks look at gives the same parameters") {
+  std::map<std::string, std::uint64_t> digests;
+  for (const char* switches :
+       {"prequantize=off,shuffle=per-expert", "prequantize=on,shuffle=per-expert,loader=cached",
+        "prequantize=on,shuffle=batched,quantize=batched", "prequantize=off,shuffle=fused,loader=cached",
+        "prequantize=on,shuffle=fused,double_buffer=off",
+        "pipeline=direct,prequantize=on,double_buffer=off"}) {
+    CAPTURE(switches);
+    ranks::Spec spec = tiny_ranks("ep=2", "tp=2", switches, switches);
+    spec.bench.control_alone = true;
+    const ranks::Result result = bench(spec);
+    CHECK(complaints(result.bench.control) == "");
+    digests[switches] = result.bench.control.parameters_digest;
+  }
+  for (const auto& [switches, digest] : digests) CHECK(digest == digests.begin()->second);
+}
+
+TEST_CASE("a byte that changes on its way is found, named by ranks, and not blamed on others") {
+  const ranks::Result whole = bench(tiny_ranks("ep=2", "tp=2", kStaged, kDirect));
+  REQUIRE(whole.bench.control.verdict.passed());
+  // Rank 1's parts in order: control timed, control verified, treatment timed, treatment verified, next step.
+  unsigned found = 0;
+  for (const int at : {0, 1, 2, 5, 9}) {
+    CAPTURE(at);
+    const ranks::Result result = bench(tiny_ranks("ep=2", "tp=2", kStaged, kDirect), at);
+    const std::string said = complaints(result.bench.control) + complaints(result.bench.treatment);
+    CHECK_FALSE(said.empty());
+    found += !said.empty();
+    CHECK(said.find("(messages of rank 0") == std::string::npos);
+  }
+  CHECK(found == 5);
+}
+
+TEST_CASE("ranks that were asked for different things say so before anything is allocated") {
+  const auto refused = [](const std::function<void(ranks::Spec&)>& change) {
+    std::string said;
+    std::mutex lock;
+    std::atomic<unsigned> backends = 0;
+    transport::run_thread_ranks(2, [&](transport::ThreadRank& rank) {
+      ranks::Spec spec = tiny_ranks("ep=2", "tp=2", kStaged, kDirect);
+      if (rank.group->rank() == 1) change(spec);
+      try {
+        (void)ranks::run_bench(spec, *rank.group, *rank.exchange, [&](const device::Choice& choice) {
+          ++backends;
+          return host(choice);
+        });
+      } catch (const Error& error) {
+        const std::lock_guard locked(lock);
+        CHECK(error.kind() == ErrorKind::input);
+        said = error.what();
+      }
+    });
+    CHECK(backends == 0);
+    return said;
+  };
+  CHECK(refused([](ranks::Spec& s) { s.bench.seed = 9; }) ==
+        "ranks disagree: seed is 1 on rank 0 and 9 on rank 1");
+  CHECK(refused([](ranks::Spec& s) { s.bench.treatment.buffer_size *= 2; }).find("treatment.buffer_size") !=
+        std::string::npos);
+  CHECK(refused([](ranks::Spec& s) { s.bench.slice.layers = 2; }).find("slice") != std::string::npos);
+  ranks::Spec three = tiny_ranks("ep=2", "tp=2", kStaged, kDirect);
+  three.colocated = false;
+  CHECK_THROWS_WITH(transport::run_thread_ranks(2,
+                                                [&](transport::ThreadRank& rank) {
+                                                  (void)ranks::run_bench(three, *rank.group, *rank.exchange,
+                                                                         host);
+                                                }),
+                    Catch::Matchers::Contains("2 ranks were started") && Catch::Matchers::Contains("take 4"));
+}
+
+TEST_CASE("when a rank goes, the others end and say which and what it was doing") {
+  class Leaving : public transport::Exchange {
+   public:
+    Leaving(transport::Exchange& exchange, bool leaves) : exchange_(exchange), leaves_(leaves) {}
+    [[nodiscard]] std::string_view name() const noexcept override { return exchange_.name(); }
+    void start(unsigned slot, std::span<const transport::Part> sends,
+               std::span<const transport::Part> receives) override {
+      if (leaves_ && ++rounds_ == 3) fail_runtime("left on purpose");
+      exchange_.start(slot, sends, receives);
+    }
+    void wait(unsigned slot, Deadline deadline) override { exchange_.wait(slot, deadline); }
+
+   private:
+    transport::Exchange& exchange_;
+    bool leaves_;
+    int rounds_ = 0;
+  };
+  std::mutex lock;
+  std::vector<std::string> said;
+  CHECK_THROWS_AS(transport::run_thread_ranks(3,
+                                              [&](transport::ThreadRank& rank) {
+                                                Leaving leaving(*rank.exchange, rank.group->rank() == 1);
+                                                try {
+                                                  (void)ranks::run_bench(
+                                                      tiny_ranks("fsdp=3", "dp=3", kStaged, kDirect),
+                                                      *rank.group, leaving, host);
+                                                } catch (const Error& error) {
+                                                  const std::lock_guard locked(lock);
+                                                  if (rank.group->rank() != 1)
+                                                    said.emplace_back(error.what());
+                                                  throw;
+                                                }
+                                              }),
+                  Error);
+  REQUIRE(said.size() == 2);
+  for (const std::string& sentence : said) {
+    CHECK_THAT(sentence,
+               Catch::Matchers::Contains("rank 1 is gone") && Catch::Matchers::Contains("moving weights"));
+  }
+}

@@ -7,6 +7,7 @@
 #include "refit/base/error.hpp"
 #include "refit/ranks/ranks.hpp"
 #include "support/catch.hpp"
+#include "support/rank_suite.hpp"
 #include "support/tiny_model.hpp"
 
 using namespace refit;
@@ -234,5 +235,12 @@ TEST_CASE("when a rank goes, the others end and say which and what it was doing"
   for (const std::string& sentence : said) {
     CHECK_THAT(sentence,
                Catch::Matchers::Contains("rank 1 is gone") && Catch::Matchers::Contains("moving weights"));
+  }
+}
+
+TEST_CASE("ranks that are threads do what every group and exchange has to do") {
+  for (const std::uint32_t ranks : {1, 2, 5}) {
+    transport::run_thread_ranks(
+        ranks, [](transport::ThreadRank& rank) { test::check_ranks(*rank.group, *rank.exchange); });
   }
 }

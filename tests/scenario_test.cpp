@@ -116,7 +116,8 @@ TEST_CASE("every shipped scenario loads, is named as its file and reads its mode
     names.insert(scenario.name);
   }
   CHECK(names == std::set<std::string>{"moonlight-16b", "nemotron-nano3", "qwen3-235b", "qwen3-30b",
-                                       "qwen3-30b-gb200", "qwen3-32b", "tiny-moe"});
+                                       "qwen3-30b-gb200", "qwen3-32b", "tiny-moe", "tiny-moe-ep4",
+                                       "tiny-moe-ep4-ep4"});
 }
 
 TEST_CASE("qwen3-30b carries the published figures and the switches of PR 3294") {
@@ -168,6 +169,16 @@ TEST_CASE("a mistake in a scenario is refused with its JSON pointer and, for a k
       {R"({"trainer": {"gpus": 1.5}})", {"/trainer/gpus has to be a whole number"}},
       {R"({"trainer": {"gpus": 0}})", {"/trainer/gpus has to be at least 1"}},
       {R"({"trainer": {"gpu": 8}})", {"/trainer/gpu is not a known key", "\"gpus\""}},
+      {R"({"ranks": "ep=4"})", {"/ranks has to be an object, not \"ep=4\""}},
+      {R"({"ranks": {"gen": "tp=2"}})", {"/ranks/train is required"}},
+      {R"({"ranks": {"trian": "ep=4", "gen": "tp=2"}})", {"/ranks/trian is not a known key", "\"train\""}},
+      {R"({"ranks": {"train": "epp=4", "gen": "tp=2"}})",
+       {"/ranks/train cannot be \"epp=4\"", "trainer parallelism"}},
+      {R"({"ranks": {"train": "ep=4", "gen": "fsdp=2"}})", {"/ranks/gen cannot be \"fsdp=2\""}},
+      {R"({"ranks": {"train": "ep=4", "gen": "tp=2", "colocated": "yes"}})",
+       {"/ranks/colocated has to be true or false, not \"yes\""}},
+      {R"({"ranks": {"train": "ep=4", "gen": "tp=2", "trainer_form": "dtensor"}})",
+       {"/ranks/trainer_form is \"dtensor\", not one of megatron, hf"}},
       {R"({"recipe": "experts"})", {"/recipe is \"experts\"", "routed-experts"}},
       {R"({"moe_layout": "trtllm"})", {"/moe_layout is \"trtllm\"", "flashinfer-trtllm"}},
       {R"({"host_traffic": {"assumption": null}})", {"/host_traffic/assumption is required"}},
@@ -217,6 +228,26 @@ TEST_CASE("what may be left out has the documented defaults") {
   CHECK(scenario.ignore.empty());
 }
 
+TEST_CASE("ranks say how both sides divide the model, and are one of each side where a scenario has none") {
+  CHECK_FALSE(load_scenario(kShipped / "tiny-moe.json").ranks.has_value());
+  const auto ranks_of = [](const std::string& ranks) {
+    const TemporaryDirectory directory;
+    return load_scenario(directory.write("s.json", patched(R"({"ranks": )" + ranks + "}"))).ranks.value();
+  };
+  const Ranks usual = ranks_of(R"({"train": "ep=4", "gen": "tp=2,dp=2"})");
+  CHECK(usual.trainer.ep == 4);
+  CHECK(usual.generator.tp == 2);
+  CHECK(usual.generator.dp == 2);
+  CHECK(usual.colocated);
+  CHECK(usual.form == reshard::TrainerForm::megatron);
+  CHECK(usual.processes() == 4);
+  const Ranks fsdp = ranks_of(R"({"train": "fsdp=4", "gen": "tp=1", "colocated": false})");
+  CHECK(fsdp.form == reshard::TrainerForm::hf);
+  CHECK(fsdp.processes() == 5);
+  CHECK(ranks_of(R"({"train": "tp=2", "gen": "tp=1", "trainer_form": "hf"})").form ==
+        reshard::TrainerForm::hf);
+}
+
 TEST_CASE("a model is a path beside the scenario's file or a name under its models") {
   const TemporaryDirectory directory;
   const std::string config = read_json_file((kShipped / "models/tiny-moe/config.json").string()).dump();
@@ -252,6 +283,10 @@ TEST_CASE("names are looked for in REFIT_SCENARIO_DIR first, and an unknown one 
   CHECK(contains(error_of([] { (void)find_scenario("tiny-mo"); }), "did you mean \"tiny-moe\"?"));
   CHECK(contains(error_of([] { (void)find_scenario("something else"); }), "known: broken"));
   const auto entries = list_scenarios();
+  for (const Entry& entry : entries) {
+    if (entry.name.starts_with("tiny-moe-ep4")) CHECK(entry.ranks == 4u);
+    if (entry.name == "tiny-moe") CHECK_FALSE(entry.ranks.has_value());
+  }
   const auto broken =
       std::find_if(entries.begin(), entries.end(), [](const Entry& e) { return e.name == "broken"; });
   REQUIRE(broken != entries.end());

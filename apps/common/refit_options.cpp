@@ -32,9 +32,6 @@ std::vector<std::string> words(const std::string& text) {
   return words;
 }
 
-/// What stays free on a GPU beside the replay, for other users of it.
-constexpr std::uint64_t kSparedBytes = 512u << 20;
-
 }  // namespace
 
 void add_refit_options(CLI::App& app, RefitOptions& options) {
@@ -118,6 +115,7 @@ scenario::Scenario chosen_scenario(const RefitOptions& options) {
   }
   from_option("--control", [&] { scenario::override_switches(scenario.control, options.control); });
   from_option("--treatment", [&] { scenario::override_switches(scenario.treatment, options.treatment); });
+  scenario.ranks = chosen_ranks(options.ranks, scenario);
   return scenario;
 }
 

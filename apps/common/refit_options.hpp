@@ -8,6 +8,7 @@
 #include <string>
 
 #include "common/backends.hpp"
+#include "common/ranks_options.hpp"
 #include "refit/run/bench.hpp"
 #include "refit/scenario/replay.hpp"
 #include "refit/scenario/scenario.hpp"
@@ -22,6 +23,7 @@ struct RefitOptions {
   std::optional<std::string> ignore;  ///< "WORD,WORD"; empty text clears the scenario's list
   BackendOptions backend;
   std::string transport = "auto";
+  RanksOptions ranks;
   std::uint64_t buffer_size = 0;  ///< 0: the switches'
   scenario::ReplayRequest replay;
   double timeout_s = 60;

@@ -10,8 +10,9 @@
 #include "common/build_info.hpp"
 #include "common/cli.hpp"
 #include "common/generator_role.hpp"
-#include "common/output_file.hpp"
+#include "on_ranks.hpp"
 #include "options.hpp"
+#include "output.hpp"
 #include "progress.hpp"
 #include "refit/base/error.hpp"
 #include "refit/model/inventory.hpp"
@@ -27,36 +28,14 @@ int list() {
   std::size_t width = 0;
   for (const auto& entry : entries) width = std::max(width, entry.name.size());
   std::string text;
-  for (const auto& entry : entries) text += fmt::format("{:<{}}  {}\n", entry.name, width, entry.title);
+  for (const auto& entry : entries) {
+    const std::uint32_t ranks = entry.ranks.value_or(1);
+    text += fmt::format("{:<{}}  {:>3} {}  {}\n", entry.name, width, ranks, ranks == 1 ? "rank " : "ranks",
+                        entry.title);
+  }
   write_stdout(text);
   return 0;
 }
-
-/// Where the table and the JSON go.
-class Output {
- public:
-  explicit Output(const BenchOptions& options) : quiet_(options.quiet) {
-    if (options.json) json_.emplace(*options.json);
-  }
-
-  void table(const report::Report& report) const {
-    if (quiet_ && json_) return;
-    const std::string text = report::to_table(report);
-    if (json_ && json_->is_stdout()) {
-      write_stderr(text);
-    } else {
-      write_stdout(text);
-    }
-  }
-
-  void json(const report::Report& report) {
-    if (json_) json_->write(report::to_json(report));
-  }
-
- private:
-  bool quiet_;
-  std::optional<OutputFile> json_;
-};
 
 run::BenchResult run(const BenchOptions& options, run::BenchSpec spec) {
   start_generators_as_this_program(spec);
@@ -82,11 +61,12 @@ void run_and_report(const BenchOptions& options, Output& output, report::Report&
 
 int bench(BenchOptions options, std::vector<std::string> argv) {
   check(options);
-  choose_backend(options.refit, options.dry_run);
-  Output output(options);
   report::Report report;
   report.environment = report::collect_environment(build_info(), std::move(argv));
   report.scenario = chosen_scenario(options.refit);
+  if (report.scenario.ranks) return bench_on_ranks(std::move(options), std::move(report));
+  choose_backend(options.refit, options.dry_run);
+  Output output(options);
   report.model = model::parse_inventory(report.scenario.config_json, report.scenario.config_place);
   try {
     report.replay = scenario::choose_replay(report.scenario, report.model, options.refit.replay);

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "common/cli.hpp"
+#include "common/ranks_options.hpp"
 #include "refit/base/error.hpp"
 
 namespace refit::apps {
@@ -24,6 +25,7 @@ void add_bench_options(CLI::App& app, BenchOptions& options) {
   app.set_version_flag("--version", version_line(app.get_name()));
 
   add_refit_options(app, options.refit);
+  add_ranks_options(app, options.refit.ranks);
   app.add_flag("--list", options.list, "List the scenarios and end");
 
   app.add_option("--steps", options.steps, "Steps of each arm, with those to warm up")

@@ -59,10 +59,11 @@ struct Planner {
         sides(sides_of(options, scenario)),
         trainer(reshard::trainer_layout(model, sides.trainer, sides.form)),
         generator(reshard::generator_layout(model, sides.generator, quantized)) {
-    reshard_options = {.colocated = !options.separate,
-                       .prequantize = options.prequantize == "on",
-                       .round_bytes = options.round_bytes,
-                       .gpus_per_node = sides.gpus_per_node};
+    reshard_options = {
+        .colocated = !options.ranks.separate && !(scenario.ranks && !scenario.ranks->colocated),
+        .prequantize = options.prequantize == "on",
+        .round_bytes = options.round_bytes,
+        .gpus_per_node = sides.gpus_per_node};
   }
 
   [[nodiscard]] reshard::Report report() const {

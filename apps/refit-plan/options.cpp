@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "common/cli.hpp"
+#include "common/ranks_options.hpp"
 #include "common/refit_options.hpp"
 #include "refit/base/error.hpp"
 
@@ -58,17 +59,7 @@ void add_plan_options(CLI::App& app, PlanOptions& options) {
   app.add_option("MODEL", options.model, "A scenario by name or file, a config.json or the directory of one")
       ->required()
       ->type_name("SCENARIO|DIR|config.json");
-  add_text_option(app, "--train", options.train, "Ranks of the trainer: tp, pp, dp, ep, etp, fsdp, pp-layers",
-                  "K=N,..");
-  add_text_option(app, "--gen", options.gen, "Ranks of the generator: tp, pp, dp, ep, etp, pp-layers",
-                  "K=N,..");
-  app.add_option(
-         "--trainer-form", options.trainer_form,
-         "Whose tensors the trainer keeps: Megatron-Core's or the checkpoint's [megatron; with fsdp hf]")
-      ->check(CLI::IsMember({"megatron", "hf"}).description(""))
-      ->type_name("megatron|hf");
-  app.add_flag("--separate", options.separate,
-               "Trainer and generator ranks are different processes on different hosts");
+  add_ranks_options(app, options.ranks);
   app.add_option("--recipe", options.recipe, "What becomes MXFP8")
       ->type_name("routed-experts|mlp|all-linear|none");
   add_text_option(app, "--ignore", options.ignore, "Tensors whose names hold one of these words stay BF16",

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "common/ranks_options.hpp"
 #include "refit/reshard/reshard.hpp"
 #include "refit/reshard/summary.hpp"
 #include "refit/scenario/scenario.hpp"
@@ -14,9 +15,7 @@ namespace refit::apps {
 
 struct PlanOptions {
   std::string model;  ///< a scenario's name or file, a config.json or the directory that holds one
-  std::optional<std::string> train, gen;  ///< nothing: the scenario's
-  std::string trainer_form;               ///< empty: megatron, with fsdp hf
-  bool separate = false;
+  RanksOptions ranks;
   std::string recipe;  ///< empty: the scenario's
   std::optional<std::string> ignore;
   std::string prequantize = "on";

@@ -8,8 +8,7 @@
 #include <optional>
 #include <string_view>
 
-#include "refit/base/error.hpp"
-#include "refit/reshard/report.hpp"
+#include "common/ranks_options.hpp"
 
 namespace refit::apps {
 namespace {
@@ -47,17 +46,15 @@ std::string published(const scenario::Parallelism& sizes, std::string_view side,
   return fmt::format("{}", fmt::join(parts, ","));
 }
 
+/// The command line's, else what the scenario runs here, else what was published.
 reshard::Parallelism parallelism_of(const char* option, const std::optional<std::string>& given,
+                                    const std::optional<scenario::Ranks>& ranks,
                                     const scenario::Parallelism& sizes, Side side,
                                     std::vector<std::string>& notes) {
-  const std::string text =
-      given ? *given : published(sizes, side == Side::trainer ? "trainer" : "generator", notes);
-  try {
-    return reshard::parse_parallelism(text, side);
-  } catch (const Error& error) {
-    if (!given) throw;
-    throw Error(error.kind(), fmt::format("{}: {}", option, error.what()));
-  }
+  if (given) return parallelism_option(option, *given, side);
+  if (ranks) return side == Side::trainer ? ranks->trainer : ranks->generator;
+  return reshard::parse_parallelism(published(sizes, side == Side::trainer ? "trainer" : "generator", notes),
+                                    side);
 }
 
 /// Of the published run, where it has as many on every host.
@@ -72,13 +69,14 @@ std::optional<std::uint32_t> published_gpus_per_node(const scenario::Parallelism
 
 Sides sides_of(const PlanOptions& options, const scenario::Scenario& scenario) {
   Sides sides;
-  sides.trainer = parallelism_of("--train", options.train, scenario.trainer, Side::trainer, sides.notes);
-  sides.generator = parallelism_of("--gen", options.gen, scenario.generator, Side::generator, sides.notes);
+  sides.trainer = parallelism_of("--train", options.ranks.train, scenario.ranks, scenario.trainer,
+                                 Side::trainer, sides.notes);
+  sides.generator = parallelism_of("--gen", options.ranks.gen, scenario.ranks, scenario.generator,
+                                   Side::generator, sides.notes);
   sides.gpus_per_node =
       options.gpus_per_node.value_or(published_gpus_per_node(scenario.trainer).value_or(kUsualGpusPerNode));
-  sides.form =
-      reshard::parse_trainer_form(options.trainer_form)
-          .value_or(sides.trainer.fsdp > 1 ? reshard::TrainerForm::hf : reshard::TrainerForm::megatron);
+  const bool as_the_scenario = scenario.ranks && !options.ranks.train && options.ranks.trainer_form.empty();
+  sides.form = as_the_scenario ? scenario.ranks->form : trainer_form_of(options.ranks, sides.trainer);
   return sides;
 }
 

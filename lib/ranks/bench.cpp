@@ -266,9 +266,10 @@ class Bench {
 }  // namespace
 
 std::vector<std::string> unused_switches(const plan::Switches& switches) {
-  std::vector<std::string> names = plan::inapplicable(switches);
-  for (const char* name : {"metadata", "handle_encoding", "handles", "ipc_buffers", "commit"}) {
-    if (std::find(names.begin(), names.end(), name) == names.end()) names.emplace_back(name);
+  std::vector<std::string> names = {"metadata", "handle_encoding", "handles", "ipc_buffers", "commit"};
+  if (switches.pipeline == plan::Pipeline::direct) {
+    // Rounds have a size and take turns in either pipeline.
+    for (const char* name : {"quantize", "loader", "shuffle"}) names.emplace_back(name);
   }
   return names;
 }

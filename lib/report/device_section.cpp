@@ -22,11 +22,15 @@ std::string watts(const std::optional<std::uint64_t>& milliwatts) {
   return milliwatts ? fmt::format("{:.0f}", static_cast<double>(*milliwatts) / 1000) : "?";
 }
 
-std::string device_line(const run::BenchResult& result) {
+std::string device_line(const Report& report) {
+  const run::BenchResult& result = *report.result;
   const device::Description& device = result.device;
-  std::string text = fmt::format("Backend {}, transport {}: GPU {}, {}", device::name_of(result.backend.kind),
-                                 device::name_of(result.backend.transport), result.backend.ordinal,
-                                 device.name.empty() ? "of unknown name" : device.name);
+  const std::string transport =
+      report.ranks ? report.ranks->exchange : std::string(device::name_of(result.backend.transport));
+  std::string text =
+      fmt::format("Backend {}, transport {}: {}GPU {}, {}", device::name_of(result.backend.kind), transport,
+                  report.ranks ? "rank 0's " : "", result.backend.ordinal,
+                  device.name.empty() ? "of unknown name" : device.name);
   if (!device.compute_capability.empty()) {
     text += fmt::format(", compute capability {}", device.compute_capability);
   }
@@ -65,9 +69,9 @@ std::string clocks_line(const run::BenchResult& result) {
 
 }  // namespace
 
-std::string device_section(const run::BenchResult& result) {
-  if (!is_gpu(result)) return "";
-  return device_line(result) + clocks_line(result);
+std::string device_section(const Report& report) {
+  if (!is_gpu(*report.result)) return "";
+  return device_line(report) + clocks_line(*report.result);
 }
 
 }  // namespace refit::report

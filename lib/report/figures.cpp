@@ -77,8 +77,10 @@ PhaseFigures phase_figures(const Report& report, const run::ArmResult* arm, cons
   if (!phase.summary) return phase;
   phase.x_floor = multiple(phase.summary->median, timed.floor_bytes, bandwidth);
   if (key == kTransfer && arm->switches.pipeline == plan::Pipeline::staged) {
-    phase.x_direct_floor = multiple(
-        phase.summary->median, report.result->source_bytes + report.result->destination_bytes, bandwidth);
+    // The bytes of a result of ranks are those of all of them, which move theirs at the same time.
+    const std::uint64_t direct =
+        on_ranks(report) ? timed.floor_bytes : report.result->source_bytes + report.result->destination_bytes;
+    phase.x_direct_floor = multiple(phase.summary->median, direct, bandwidth);
     std::uint64_t own = 0;
     for (const run::StageSamples& stage : arm->stages) own += stage.bytes;
     phase.x_own_floor = multiple(phase.summary->median, own, bandwidth);
@@ -97,9 +99,7 @@ std::optional<double> seconds_of_work(const run::BenchResult& result, const run:
 }
 
 RoleFigures role_figures(const run::ArmResult::RoleTime& time) {
-  const double wall = std::accumulate(time.wall.begin(), time.wall.end(), 0.0);
-  const double rest = std::accumulate(time.unattributed.begin(), time.unattributed.end(), 0.0);
-  return {&time, median_of(time.unattributed), quotient(rest, wall)};
+  return {&time, median_of(time.unattributed), share_of(time.unattributed, time.wall)};
 }
 
 ArmFigures arm_figures(const Report& report, const run::ArmResult* arm,
@@ -158,6 +158,15 @@ bool are_known(const device::Clocks& clocks) noexcept {
 std::optional<double> median_of(const std::vector<double>& samples) {
   const auto summary = summary_of(samples);
   return summary ? std::optional(summary->median) : std::nullopt;
+}
+
+std::optional<double> share_of(const std::vector<double>& part, const std::vector<double>& wall) {
+  return quotient(std::accumulate(part.begin(), part.end(), 0.0),
+                  std::accumulate(wall.begin(), wall.end(), 0.0));
+}
+
+std::vector<std::string> inapplicable(const Report& report, const plan::Switches& switches) {
+  return on_ranks(report) ? ranks::unused_switches(switches) : plan::inapplicable(switches);
 }
 
 std::string_view name_of(Source source) noexcept {

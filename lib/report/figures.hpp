@@ -54,7 +54,7 @@ struct RoleFigures {
 struct ArmFigures {
   std::vector<std::pair<std::string, PhaseFigures>> phases;  ///< both arms: the same keys in the same order
   std::vector<StageFigures> stages;
-  RoleFigures trainer, generator;
+  RoleFigures trainer, generator;  ///< with ranks: the slowest one, and no samples
 };
 
 struct Comparison {
@@ -80,6 +80,18 @@ inline constexpr std::uint64_t kNoBudget = std::numeric_limits<std::uint64_t>::m
 
 /// Whether the machine said anything of its clocks.
 [[nodiscard]] bool are_known(const device::Clocks& clocks) noexcept;
+
+/// Nothing where there is no time at all.
+[[nodiscard]] std::optional<double> share_of(const std::vector<double>& part,
+                                             const std::vector<double>& wall);
+
+/// Whether many ranks do what is reported: one control thread each, with the roles of both sides.
+[[nodiscard]] inline bool on_ranks(const Report& report) noexcept {
+  return report.scenario.ranks.has_value();
+}
+
+/// Switches that nobody looks at.
+[[nodiscard]] std::vector<std::string> inapplicable(const Report& report, const plan::Switches& switches);
 
 /// Nothing without samples.
 [[nodiscard]] std::optional<double> median_of(const std::vector<double>& samples);

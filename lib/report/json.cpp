@@ -12,8 +12,9 @@ std::string to_json(const Report& report) {
   json["scenario"] = scenario_json(report.scenario);
   json["model"] = model_json(report);
   json["replayed"] = report.replay ? replayed_json(*report.replay) : OrderedJson(nullptr);
-  json["settings"] = report.replay ? settings_json(report.replay->spec) : OrderedJson(nullptr);
+  json["settings"] = report.replay ? settings_json(report) : OrderedJson(nullptr);
   json["arms"] = report.replay ? arms_json(report, figures) : OrderedJson(nullptr);
+  json["ranks"] = report.ranks ? ranks_json(report) : OrderedJson(nullptr);
   json["comparison"] = comparison_json(figures);
   json["device"] = report.result ? device_json(*report.result) : OrderedJson(nullptr);
   json["copy_bandwidth"] = report.result ? copy_json(report.result->copy) : OrderedJson(nullptr);

@@ -40,30 +40,12 @@ OrderedJson role_json(const RoleFigures& role) {
           {"share", optional(role.share)}};
 }
 
-OrderedJson verify_json(const verify::Verdict& verdict) {
-  OrderedJson json = OrderedJson::object();
-  for (const verify::Check check : verify::kChecks) {
-    const verify::Result& result = verdict[check];
-    OrderedJson findings = OrderedJson::array();
-    for (const verify::Finding& finding : result.findings) {
-      findings.push_back({{"tensor", finding.tensor},
-                          {"index", finding.index},
-                          {"expected", finding.expected},
-                          {"got", finding.got},
-                          {"count", finding.count},
-                          {"what", finding.what}});
-    }
-    json[std::string(verify::name_of(check))] = {
-        {"bytes", result.bytes}, {"mismatches", result.mismatches}, {"findings", std::move(findings)}};
-  }
-  return json;
-}
-
 /// `measured` is null unless the bench ran to the end.
-OrderedJson arm_json(const plan::Switches& switches, const scenario::ArmAmounts& planned,
-                     const ArmFigures& figures, const run::ArmResult* measured,
-                     const std::vector<double>* warmup) {
-  OrderedJson json = {{"switches", switches_json(switches)}, {"inapplicable", plan::inapplicable(switches)}};
+OrderedJson arm_json(const Report& report, const plan::Switches& switches,
+                     const scenario::ArmAmounts& planned, const ArmFigures& figures,
+                     const run::ArmResult* measured, const std::vector<double>* warmup) {
+  OrderedJson json = {{"switches", switches_json(switches)},
+                      {"inapplicable", inapplicable(report, switches)}};
   json["wire_bytes"] = measured != nullptr ? measured->wire_bytes : planned.wire_bytes;
   json["buckets"] = measured != nullptr ? measured->buckets : planned.buckets;
   OrderedJson phases = OrderedJson::object();
@@ -91,13 +73,32 @@ OrderedJson arm_json(const plan::Switches& switches, const scenario::ArmAmounts&
 
 }  // namespace
 
+OrderedJson verify_json(const verify::Verdict& verdict) {
+  OrderedJson json = OrderedJson::object();
+  for (const verify::Check check : verify::kChecks) {
+    const verify::Result& result = verdict[check];
+    OrderedJson findings = OrderedJson::array();
+    for (const verify::Finding& finding : result.findings) {
+      findings.push_back({{"tensor", finding.tensor},
+                          {"index", finding.index},
+                          {"expected", finding.expected},
+                          {"got", finding.got},
+                          {"count", finding.count},
+                          {"what", finding.what}});
+    }
+    json[std::string(verify::name_of(check))] = {
+        {"bytes", result.bytes}, {"mismatches", result.mismatches}, {"findings", std::move(findings)}};
+  }
+  return json;
+}
+
 OrderedJson arms_json(const Report& report, const Figures& figures) {
   const scenario::Replay& replay = *report.replay;
   const run::BenchResult* result = report.result ? &*report.result : nullptr;
-  return {{"control", arm_json(replay.spec.control, replay.part.control, figures.control,
+  return {{"control", arm_json(report, replay.spec.control, replay.part.control, figures.control,
                                result == nullptr ? nullptr : &result->control,
                                result == nullptr ? nullptr : &result->warmup_control)},
-          {"treatment", arm_json(replay.spec.treatment, replay.part.treatment, figures.treatment,
+          {"treatment", arm_json(report, replay.spec.treatment, replay.part.treatment, figures.treatment,
                                  result == nullptr ? nullptr : &result->treatment,
                                  result == nullptr ? nullptr : &result->warmup_treatment)}};
 }

@@ -12,12 +12,17 @@ namespace refit::report {
 [[nodiscard]] OrderedJson scenario_json(const scenario::Scenario& scenario);
 [[nodiscard]] OrderedJson model_json(const Report& report);
 [[nodiscard]] OrderedJson replayed_json(const scenario::Replay& replay);
-[[nodiscard]] OrderedJson settings_json(const run::BenchSpec& spec);
+[[nodiscard]] OrderedJson settings_json(const Report& report);
 [[nodiscard]] OrderedJson switches_json(const plan::Switches& switches);
 
 // json_arms.cpp: what was measured
 [[nodiscard]] OrderedJson arms_json(const Report& report, const Figures& figures);
 [[nodiscard]] OrderedJson comparison_json(const Figures& figures);
+[[nodiscard]] OrderedJson verify_json(const verify::Verdict& verdict);
+
+// json_ranks.cpp: by whom, where many did it
+[[nodiscard]] OrderedJson scenario_ranks_json(const scenario::Ranks& ranks);
+[[nodiscard]] OrderedJson ranks_json(const Report& report);
 
 // json_machine.cpp: on what
 [[nodiscard]] OrderedJson device_json(const run::BenchResult& result);

@@ -53,6 +53,7 @@ OrderedJson scenario_json(const scenario::Scenario& scenario) {
           {"notes", scenario.notes},
           {"trainer", parallelism(scenario.trainer)},
           {"generator", parallelism(scenario.generator)},
+          {"ranks", scenario.ranks ? scenario_ranks_json(*scenario.ranks) : OrderedJson(nullptr)},
           {"host_traffic_assumption", known(scenario.host_traffic_assumption)}};
 }
 
@@ -94,7 +95,8 @@ OrderedJson replayed_json(const scenario::Replay& replay) {
   return json;
 }
 
-OrderedJson settings_json(const run::BenchSpec& spec) {
+OrderedJson settings_json(const Report& report) {
+  const run::BenchSpec& spec = report.replay->spec;
   return {{"recipe", std::string(model::name_of(spec.recipe.kind))},
           {"ignore", spec.recipe.ignore},
           {"moe_layout", std::string(plan::name_of(spec.moe_layout))},
@@ -105,7 +107,8 @@ OrderedJson settings_json(const run::BenchSpec& spec) {
           {"seed", spec.seed},
           {"checkpoint", known(spec.checkpoint)},
           {"backend", std::string(device::name_of(spec.backend.kind))},
-          {"transport", std::string(device::name_of(spec.backend.transport))},
+          {"transport", on_ranks(report) ? OrderedJson(nullptr)
+                                         : OrderedJson(std::string(device::name_of(spec.backend.transport)))},
           {"threads", spec.backend.threads},
           {"verify", verify_name(spec.verify)}};
 }

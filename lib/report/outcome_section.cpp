@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "refit/base/bytes.hpp"
+#include "report/figures.hpp"
 #include "report/sections.hpp"
 #include "report/text.hpp"
 
@@ -12,6 +13,15 @@ namespace refit::report {
 namespace {
 
 constexpr std::size_t kShownFindings = 5;
+
+std::string traffic_between_ranks(const char* name, const run::ArmResult& arm) {
+  return wrapped(
+      fmt::format("{:<4}{} between ranks in {} {}; {} messages; at most {} beside sources and "
+                  "parameters, in all ranks together",
+                  name, format_bytes(arm.wire_bytes), arm.buckets, arm.buckets == 1 ? "round" : "rounds",
+                  arm.messages, format_bytes(arm.peak_extra_bytes)),
+      4);
+}
 
 std::string traffic_lines(const char* name, const run::ArmResult& arm) {
   return wrapped(
@@ -52,8 +62,10 @@ std::string verify_lines(const char* name, const run::ArmResult& arm) {
 
 }  // namespace
 
-std::string outcome_section(const run::BenchResult& result) {
-  return traffic_lines("off", result.control) + traffic_lines("on", result.treatment) + "\nverify\n" +
+std::string outcome_section(const Report& report) {
+  const run::BenchResult& result = *report.result;
+  const auto traffic = on_ranks(report) ? traffic_between_ranks : traffic_lines;
+  return traffic("off", result.control) + traffic("on", result.treatment) + "\nverify\n" +
          verify_lines("off", result.control) + verify_lines("on", result.treatment);
 }
 

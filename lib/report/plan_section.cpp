@@ -13,7 +13,9 @@ std::string amount_row(const std::string& name, const std::string& whole, const 
 
 }  // namespace
 
-std::string plan_section(const scenario::Replay& replay) {
+std::string plan_section(const Report& report) {
+  const scenario::Replay& replay = *report.replay;
+  const bool ranks = on_ranks(report);
   const scenario::Amounts& whole = replay.whole;
   const scenario::Amounts& part = replay.part;
   const auto count = [&](const char* name, std::uint64_t scenario::Amounts::*member) {
@@ -33,10 +35,12 @@ std::string plan_section(const scenario::Replay& replay) {
          count("engine's bytes", &scenario::Amounts::destination_bytes) +
          amount_row("floor: read once, written once", fmt::format("{}", whole.floor_bytes()),
                     fmt::format("{}", part.floor_bytes())) +
-         arm("bytes on the wire, off / on", &scenario::ArmAmounts::wire_bytes) +
-         arm("keys, off / on", &scenario::ArmAmounts::keys) +
-         arm("buckets, off / on", &scenario::ArmAmounts::buckets) +
-         count(gpu ? "GPU memory of both processes" : "memory of both processes",
+         arm(ranks ? "bytes between ranks, off / on" : "bytes on the wire, off / on",
+             &scenario::ArmAmounts::wire_bytes) +
+         arm(ranks ? "boxes, off / on" : "keys, off / on", &scenario::ArmAmounts::keys) +
+         arm(ranks ? "rounds, off / on" : "buckets, off / on", &scenario::ArmAmounts::buckets) +
+         count(ranks ? (gpu ? "GPU memory of ranks that share it" : "memory of ranks that share it")
+                     : (gpu ? "GPU memory of both processes" : "memory of both processes"),
                &scenario::Amounts::memory_needed) +
          fmt::format("  memory budget {}\n", replay.memory_budget == kNoBudget
                                                  ? "none: there is no GPU here that sets one"

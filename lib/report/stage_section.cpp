@@ -6,6 +6,7 @@
 #include <span>
 
 #include "refit/base/bytes.hpp"
+#include "report/rank_figures.hpp"
 #include "report/sections.hpp"
 #include "report/text.hpp"
 
@@ -15,6 +16,8 @@ namespace {
 // In the order in which the bytes flow; what is not known here comes last.
 constexpr std::string_view kTrainerOrder[] = {"allocate", "gather",      "quantize", "pack", "prepare",
                                               "transfer", "synchronize", "publish",  "wait"};
+constexpr std::string_view kRankOrder[] = {"pack",    "exchange", "load",       "quantize",
+                                           "shuffle", "swizzle",  "synchronize"};
 constexpr std::string_view kGeneratorOrder[] = {"wait",    "open",    "quantize",    "load",
                                                 "shuffle", "swizzle", "synchronize", "commit"};
 
@@ -25,7 +28,8 @@ const StageFigures* find_stage(const ArmFigures& arm, run::Role role, const std:
   return nullptr;
 }
 
-std::vector<std::string> stage_names(const Figures& figures, run::Role role) {
+std::vector<std::string> stage_names(const Figures& figures, run::Role role,
+                                     std::span<const std::string_view> order) {
   std::vector<std::string> names;
   for (const ArmFigures* arm : {&figures.control, &figures.treatment}) {
     for (const StageFigures& stage : arm->stages) {
@@ -33,8 +37,6 @@ std::vector<std::string> stage_names(const Figures& figures, run::Role role) {
       if (stage.samples->role == role && !listed) names.push_back(stage.samples->name);
     }
   }
-  const std::span<const std::string_view> order =
-      role == run::Role::trainer ? std::span<const std::string_view>(kTrainerOrder) : kGeneratorOrder;
   std::stable_sort(names.begin(), names.end(), [&](const std::string& a, const std::string& b) {
     return std::find(order.begin(), order.end(), a) < std::find(order.begin(), order.end(), b);
   });
@@ -134,14 +136,37 @@ std::string unattributed_line(const Layout& layout, const Figures& figures, run:
                      pair(percent(off.share, false), percent(on.share, false)));
 }
 
+/// A control thread whose stages are shown.
+struct Thread {
+  std::string heading;
+  run::Role role;
+  std::span<const std::string_view> order;
+};
+
+std::string slowest(const ranks::Result& result, ranks::RankArm ranks::RankRow::*arm) {
+  const RankArmFigures figures = derive(result, arm);
+  return figures.straggler() == nullptr ? "-" : fmt::format("{}", figures.straggler()->row->rank);
+}
+
+std::vector<Thread> threads_of(const Report& report) {
+  if (!report.ranks) {
+    return {{run::name_of(run::Role::trainer), run::Role::trainer, kTrainerOrder},
+            {run::name_of(run::Role::generator), run::Role::generator, kGeneratorOrder}};
+  }
+  return {{fmt::format("slowest rank: {} off, {} on", slowest(*report.ranks, &ranks::RankRow::control),
+                       slowest(*report.ranks, &ranks::RankRow::treatment)),
+           run::Role::trainer, kRankOrder}};
+}
+
 }  // namespace
 
-std::string stage_section(const Figures& figures) {
+std::string stage_section(const Report& report, const Figures& figures) {
   const Layout layout = layout_for(figures.device_times);
   std::string text = line(layout, "stage", [](const Column& column) { return column.head; });
-  for (const run::Role role : {run::Role::trainer, run::Role::generator}) {
-    text += fmt::format("{}\n", run::name_of(role));
-    for (const std::string& name : stage_names(figures, role)) {
+  for (const Thread& thread : threads_of(report)) {
+    const run::Role role = thread.role;
+    text += thread.heading + "\n";
+    for (const std::string& name : stage_names(figures, role, thread.order)) {
       const Row row{find_stage(figures.control, role, name), find_stage(figures.treatment, role, name)};
       text += line(layout, "  " + name, [&](const Column& column) { return column.text(row); });
     }

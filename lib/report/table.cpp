@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <set>
 
 #include "refit/base/bytes.hpp"
@@ -13,12 +14,17 @@
 namespace refit::report {
 namespace {
 
-/// NAME=VALUE of what the arms do differently, and of what is not the default.
-std::string differing_switches(const plan::Switches& control, const plan::Switches& treatment) {
+/// NAME OFF -> ON of what the arms do differently, without what neither looks at.
+std::string differing_switches(const Report& report) {
+  const plan::Switches &control = report.replay->spec.control, &treatment = report.replay->spec.treatment;
+  const auto unused_off = inapplicable(report, control), unused_on = inapplicable(report, treatment);
+  const auto in = [](const std::vector<std::string>& names, const std::string& name) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+  };
   const auto off = plan::to_pairs(control), on = plan::to_pairs(treatment);
   std::vector<std::string> texts;
   for (std::size_t i = 0; i < off.size(); ++i) {
-    if (off[i].second != on[i].second) {
+    if (off[i].second != on[i].second && !(in(unused_off, off[i].first) && in(unused_on, off[i].first))) {
       texts.push_back(fmt::format("{} {} -> {}", off[i].first, off[i].second, on[i].second));
     }
   }
@@ -32,14 +38,15 @@ std::string header(const Report& report) {
   for (const std::string& note : report.scenario.notes) text += wrapped("Note: " + note, 6);
   if (!report.replay) return text;
   const run::BenchSpec& spec = report.replay->spec;
-  text += wrapped(fmt::format("off = control, on = treatment; they differ in {}.",
-                              differing_switches(spec.control, spec.treatment)),
-                  2);
+  text += wrapped(
+      fmt::format("off = control, on = treatment; they differ in {}.", differing_switches(report)), 2);
   for (const auto& [name, switches] : {std::pair{"off", &spec.control}, std::pair{"on", &spec.treatment}}) {
-    const auto ignored = plan::inapplicable(*switches);
+    const auto ignored = inapplicable(report, *switches);
     if (!ignored.empty()) {
-      text +=
-          wrapped(fmt::format("{}: pipeline=direct does not look at {}.", name, fmt::join(ignored, ", ")), 2);
+      text += wrapped(fmt::format("{}: {} look at {}.", name,
+                                  on_ranks(report) ? "ranks do not" : "pipeline=direct does not",
+                                  fmt::join(ignored, ", ")),
+                      2);
     }
   }
   if (report.replay->buffers_scaled) {
@@ -51,10 +58,14 @@ std::string header(const Report& report) {
   return text;
 }
 
-std::string copy_text(const run::CopyBandwidth& copy, bool gpu) {
+std::string copy_text(const Report& report) {
+  const run::CopyBandwidth& copy = report.result->copy;
+  const bool gpu = is_gpu(*report.result);
   if (copy.bytes_per_second <= 0) return "";
-  std::string text = fmt::format("; {} copies {:.2f} GB/s (read + written)", gpu ? "the GPU" : "this machine",
-                                 copy.bytes_per_second / 1e9);
+  std::string text = fmt::format(
+      "; {} copies {:.2f} GB/s (read + written)",
+      on_ranks(report) ? (gpu ? "rank 0's GPU" : "rank 0 alone") : (gpu ? "the GPU" : "this machine"),
+      copy.bytes_per_second / 1e9);
   const auto to_host = median_of(copy.to_host), from_host = median_of(copy.from_host);
   if (to_host && from_host) {
     text += fmt::format(", {:.2f} GB/s to and {:.2f} GB/s from pinned host memory", *to_host / 1e9,
@@ -65,23 +76,34 @@ std::string copy_text(const run::CopyBandwidth& copy, bool gpu) {
   return text;
 }
 
-std::string run_line(const run::BenchResult& result, const run::BenchSpec& spec) {
-  const bool gpu = is_gpu(result);
-  std::string text = fmt::format(
-      "{} measured steps of each arm after {} to warm up, interleaved, {}seed {}, {:.1f} s", result.steps,
-      result.warmup, gpu ? "" : fmt::format("{} threads in each process, ", spec.backend.threads), spec.seed,
-      result.seconds);
+std::string run_line(const Report& report) {
+  const run::BenchResult& result = *report.result;
+  const run::BenchSpec& spec = report.replay->spec;
+  std::string text =
+      fmt::format("{} measured steps of each arm after {} to warm up, interleaved, {}seed {}, {:.1f} s",
+                  result.steps, result.warmup,
+                  is_gpu(result) ? ""
+                                 : fmt::format("{} threads in each {}, ", spec.backend.threads,
+                                               on_ranks(report) ? "rank" : "process"),
+                  spec.seed, result.seconds);
   if (result.stopped_early)
     text += fmt::format("; stopped early by the time budget of {:g} s", spec.time_budget_s);
-  return wrapped(text + copy_text(result.copy, gpu) + ".", 2);
+  return wrapped(text + copy_text(report) + ".", 2);
 }
 
-std::string measured_text(const run::BenchResult& result, const Figures& figures) {
+std::string measured_text(const Report& report, const Figures& figures) {
   std::string text = fmt::format(
       "Measured here: all seconds off and on (medians; spread is half the interquartile range), x floor "
       "against "
       "{} copy bandwidth.",
-      is_gpu(result) ? "the GPU's" : "this machine's");
+      on_ranks(report)         ? "rank 0's"
+      : is_gpu(*report.result) ? "the GPU's"
+                               : "this machine's");
+  if (on_ranks(report)) {
+    text +=
+        " A step's seconds are those of its slowest rank, its floor that of the rank with most to move; "
+        "stages are those of the rank whose median is largest.";
+  }
   if (figures.device_times) {
     text +=
         " off gpu and on gpu are by the GPU's own events in the last warm-up refit, and so is a stage's x "
@@ -101,7 +123,7 @@ std::string legend(const Report& report, const Figures& figures) {
       if (!phase.published_source.empty()) sources.insert(phase.published_source);
     }
   }
-  std::string text = report.result ? measured_text(*report.result, figures) : "Nothing was measured.";
+  std::string text = report.result ? measured_text(report, figures) : "Nothing was measured.";
   if (stand_in) text += " * holds host-memory copies in place of device traffic.";
   if (report.result && report.replay->cut()) text += " Extrapolated lines are computed, not measured.";
   text += sources.empty() ? " Nothing is published for this scenario."
@@ -110,9 +132,9 @@ std::string legend(const Report& report, const Figures& figures) {
 }
 
 std::string result_text(const Report& report, const Figures& figures) {
-  const run::BenchResult& result = *report.result;
-  return run_line(result, report.replay->spec) + device_section(result) + "\n" +
-         phase_section(report, figures) + stage_section(figures) + "\n" + outcome_section(result) + "\n" +
+  const std::string ranks = report.ranks ? ranks_section(report) + "\n" : "";
+  return run_line(report) + device_section(report) + "\n" + phase_section(report, figures) +
+         stage_section(report, figures) + "\n" + ranks + outcome_section(report) + "\n" +
          legend(report, figures);
 }
 
@@ -134,7 +156,7 @@ std::string to_table(const Report& report) {
   std::string text = header(report);
   if (report.result) return text + result_text(report, figures);
   text += model_text(report.model);
-  if (report.replay) text += "\n" + plan_section(*report.replay) + "\n" + legend(report, figures);
+  if (report.replay) text += "\n" + plan_section(report) + "\n" + legend(report, figures);
   if (report.status == Status::refused) text += wrapped("Refused: " + report.message, 2);
   if (report.status == Status::failed) text += wrapped("Failed: " + report.message, 2);
   return text;

@@ -67,9 +67,11 @@ std::vector<Entry> list_scenarios() {
   std::vector<Entry> entries;
   for (const auto& [name, file] : catalog()) {
     try {
-      entries.push_back({name, load_scenario(file).title, file});
+      const Scenario scenario = load_scenario(file);
+      Entry& entry = entries.emplace_back(Entry{name, scenario.title, file, {}});
+      if (scenario.ranks) entry.ranks = scenario.ranks->processes();
     } catch (const Error& error) {
-      entries.push_back({name, fmt::format("cannot be read: {}", error.what()), file});
+      entries.push_back({name, fmt::format("cannot be read: {}", error.what()), file, {}});
     }
   }
   return entries;

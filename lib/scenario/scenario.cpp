@@ -10,6 +10,7 @@
 #include "base/json.hpp"
 #include "refit/base/digest.hpp"
 #include "refit/base/error.hpp"
+#include "refit/reshard/report.hpp"
 #include "scenario/strict.hpp"
 
 namespace refit::scenario {
@@ -60,6 +61,33 @@ Parallelism read_parallelism(const StrictObject& scenario, std::string_view key)
   parallelism.pipeline_parallel = positive("pipeline_parallel");
   parallelism.expert_parallel = positive("expert_parallel");
   return parallelism;
+}
+
+reshard::Parallelism read_sizes(const StrictObject& ranks, std::string_view key, reshard::Side side) {
+  const std::string text = ranks.required_text(key);
+  try {
+    return reshard::parse_parallelism(text, side);
+  } catch (const Error& error) {
+    ranks.fail(key, fmt::format("cannot be {}: {}", json_quoted(text), error.what()));
+  }
+}
+
+std::optional<Ranks> read_ranks(const StrictObject& scenario) {
+  const auto object = scenario.object("ranks", {"train", "gen", "colocated", "trainer_form"});
+  if (!object) return std::nullopt;
+  Ranks ranks;
+  ranks.trainer = read_sizes(*object, "train", reshard::Side::trainer);
+  ranks.generator = read_sizes(*object, "gen", reshard::Side::generator);
+  ranks.colocated = object->flag("colocated").value_or(true);
+  if (ranks.trainer.fsdp > 1) ranks.form = reshard::TrainerForm::hf;
+  if (const auto name = object->text("trainer_form")) {
+    const auto form = reshard::parse_trainer_form(*name);
+    if (!form) {
+      object->fail("trainer_form", fmt::format("is {}, not one of megatron, hf", json_quoted(*name)));
+    }
+    ranks.form = *form;
+  }
+  return ranks;
 }
 
 /// Every switch is a string, as on the command line.
@@ -147,7 +175,7 @@ Scenario load_scenario(const fs::path& file) {
   const StrictObject object(
       json, file.string(), "",
       {"schema", "name", "title", "description", "platform", "notes", "model", "trainer", "generator",
-       "recipe", "ignore", "moe_layout", "control", "treatment", "host_traffic", "phases"});
+       "ranks", "recipe", "ignore", "moe_layout", "control", "treatment", "host_traffic", "phases"});
   if (const auto schema = object.required_text("schema"); schema != kSchema) {
     object.fail("schema", fmt::format("is {}; this program reads \"{}\"", json_quoted(schema), kSchema));
   }
@@ -159,6 +187,7 @@ Scenario load_scenario(const fs::path& file) {
   result.notes = object.texts("notes");
   result.trainer = read_parallelism(object, "trainer");
   result.generator = read_parallelism(object, "generator");
+  result.ranks = read_ranks(object);
   read_recipe(object, result);
   result.moe_layout = read_layout(object);
   read_switches(object, "control", result.control);

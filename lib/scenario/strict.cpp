@@ -110,6 +110,13 @@ std::optional<std::uint64_t> StrictObject::count(std::string_view key) const {
   return number;
 }
 
+std::optional<bool> StrictObject::flag(std::string_view key) const {
+  const Json* value = find(key);
+  if (value == nullptr) return std::nullopt;
+  if (!value->is_boolean()) fail_type(key, "true or false", *value);
+  return value->get<bool>();
+}
+
 std::optional<double> StrictObject::seconds(std::string_view key) const {
   const Json* value = find(key);
   if (value == nullptr) return std::nullopt;

@@ -25,6 +25,7 @@ class StrictObject {
   [[nodiscard]] std::vector<std::string> texts(std::string_view key) const;
   /// Whole and not negative; Error(input) above 2^62.
   [[nodiscard]] std::optional<std::uint64_t> count(std::string_view key) const;
+  [[nodiscard]] std::optional<bool> flag(std::string_view key) const;
   /// Finite and not negative.
   [[nodiscard]] std::optional<double> seconds(std::string_view key) const;
   /// The object under `key`, when there is one.

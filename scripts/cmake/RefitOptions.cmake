@@ -14,6 +14,8 @@ else()
   set(cuda_default OFF)
 endif()
 option(REFIT_CUDA "Build the GPU backend (default: when a CUDA compiler is found)" ${cuda_default})
+find_package(MPI QUIET COMPONENTS CXX)
+option(REFIT_MPI "Build what runs on several ranks (default: when MPI is found)" ${MPI_CXX_FOUND})
 set(REFIT_SANITIZE "" CACHE STRING "Sanitizers, as -fsanitize= takes them (address,undefined or thread)")
 
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "refit/model/inventory.hpp"
+#include "refit/ranks/ranks.hpp"
 #include "refit/report/environment.hpp"
 #include "refit/run/result.hpp"
 #include "refit/scenario/replay.hpp"
@@ -30,6 +31,9 @@ struct Report {
   model::Inventory model;                  ///< the whole one
   std::optional<scenario::Replay> replay;  ///< none when refused
   std::optional<run::BenchResult> result;  ///< none unless it ran to the end
+  /// Where the scenario has ranks: each one's part beside `result`, which is that of all; its own `bench` is
+  /// not looked at.
+  std::optional<ranks::Result> ranks;
   Environment environment;
 };
 

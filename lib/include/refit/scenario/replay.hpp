@@ -13,8 +13,8 @@ namespace refit::scenario {
 /// What the caller fixes; 0 leaves the choice to choose_replay.
 struct ReplayRequest {
   std::uint64_t layers = 0, experts = 0;
-  std::uint64_t memory_budget =
-      0;  ///< bytes of the backend's memory for both processes together; 0: default_memory_budget()
+  /// Bytes of the backend's memory for all processes that share it; 0: default_memory_budget()
+  std::uint64_t memory_budget = 0;
   device::Choice backend{};  ///< of each process
 };
 
@@ -33,7 +33,7 @@ struct Amounts {
   std::uint64_t tensors = 0, parameters = 0, bytes = 0, expert_bytes = 0;
   std::uint64_t quantized_tensors = 0;
   std::uint64_t source_bytes = 0, destination_bytes = 0;
-  std::uint64_t memory_needed = 0;  ///< bytes that both processes hold while both arms take turns
+  std::uint64_t memory_needed = 0;  ///< bytes that all processes hold while both arms take turns
   ArmAmounts control, treatment;
   /// Each source byte read once, each destination byte written once.
   [[nodiscard]] std::uint64_t floor_bytes() const noexcept { return source_bytes + destination_bytes; }

@@ -13,15 +13,25 @@
 #include "refit/model/recipe.hpp"
 #include "refit/plan/plan.hpp"
 #include "refit/plan/switches.hpp"
+#include "refit/reshard/layout.hpp"
+#include "refit/reshard/parallelism.hpp"
 #include "refit/run/bench.hpp"
 
 namespace refit::scenario {
 
 inline constexpr std::string_view kSchema = "refit-scenario/1";
 
-/// One side of the published run. It labels the output: what runs here is one rank.
+/// One side of the published run. It labels the output: what runs here is one rank, or `Ranks`.
 struct Parallelism {
   std::optional<std::uint64_t> nodes, gpus, tensor_parallel, pipeline_parallel, expert_parallel;
+};
+
+/// How many ranks run here, one process each, and how they divide the model.
+struct Ranks {
+  reshard::Parallelism trainer, generator;
+  reshard::TrainerForm form = reshard::TrainerForm::megatron;
+  bool colocated = true;  ///< trainer rank i and generator rank i are one process
+  [[nodiscard]] std::uint32_t processes() const;
 };
 
 /// Seconds that somebody published for a phase of a step; nothing where they did not.
@@ -45,6 +55,7 @@ struct Scenario {
   std::vector<std::string> notes;         ///< said at the top of every output
   std::string config_json, config_place;  ///< text of the model's config.json and where it is
   Parallelism trainer, generator;
+  std::optional<Ranks> ranks;               ///< nothing: one rank of each side, in two processes
   std::optional<model::RecipeKind> recipe;  ///< nothing: model::default_recipe
   std::vector<std::string> ignore;
   plan::MoeLayout moe_layout = plan::MoeLayout::flashinfer_trtllm;
@@ -74,6 +85,7 @@ struct Scenario {
 struct Entry {
   std::string name, title;
   std::filesystem::path file;
+  std::optional<std::uint32_t> ranks;  ///< processes of a scenario of many ranks
 };
 /// Every scenario that find_scenario finds by name, sorted. One that cannot be read says why in its title.
 [[nodiscard]] std::vector<Entry> list_scenarios();

@@ -1,0 +1,240 @@
+// One communicator for what ranks say, one for what they move.
+#include "refit/mpi/session.hpp"
+
+#include <fmt/format.h>
+#include <mpi.h>
+#include <poll.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <csignal>
+#include <cstdlib>
+#include <thread>
+#include <utility>
+
+#include "mpi/board.hpp"
+#include "mpi/waiting.hpp"
+#include "refit/base/error.hpp"
+
+namespace refit::mpi {
+namespace {
+
+/// A message of MPI counts in int; parts above this go in several.
+constexpr std::size_t kMostBytes = std::size_t{1} << 30;
+/// How long the launcher's signal may be ahead of the news of the rank that it is about.
+constexpr int kNewsMilliseconds = 300;
+
+int rank_in(MPI_Comm comm) {
+  int rank = 0;
+  MPI_Comm_rank(comm, &rank);
+  return rank;
+}
+
+int size_of_group(MPI_Comm comm) {
+  int size = 0;
+  MPI_Comm_size(comm, &size);
+  return size;
+}
+
+class MpiGroup : public transport::Group {
+ public:
+  MpiGroup(MPI_Comm comm, Board& board) : comm_(comm), board_(board) {}
+
+  [[nodiscard]] std::uint32_t rank() const noexcept override {
+    return static_cast<std::uint32_t>(rank_in(comm_));
+  }
+  [[nodiscard]] std::uint32_t size() const noexcept override {
+    return static_cast<std::uint32_t>(size_of_group(comm_));
+  }
+
+  [[nodiscard]] std::vector<std::string> all_gather(std::string_view mine, Deadline deadline) override {
+    const int ranks = size_of_group(comm_);
+    const int own = static_cast<int>(mine.size());
+    std::vector<int> counts(static_cast<std::size_t>(ranks)), offsets(counts.size());
+    MPI_Request request = MPI_REQUEST_NULL;
+    MPI_Iallgather(&own, 1, MPI_INT, counts.data(), 1, MPI_INT, comm_, &request);
+    wait(request, deadline);
+    std::size_t total = 0;
+    for (std::size_t r = 0; r < counts.size(); ++r) {
+      offsets[r] = static_cast<int>(total);
+      total += static_cast<std::size_t>(counts[r]);
+    }
+    if (total > kMostBytes) fail_runtime(fmt::format("ranks say {} bytes to each other at once", total));
+    std::string all(total, '\0');
+    MPI_Iallgatherv(mine.data(), own, MPI_BYTE, all.data(), counts.data(), offsets.data(), MPI_BYTE, comm_,
+                    &request);
+    wait(request, deadline);
+    std::vector<std::string> said;
+    for (std::size_t r = 0; r < counts.size(); ++r) {
+      said.push_back(all.substr(static_cast<std::size_t>(offsets[r]), static_cast<std::size_t>(counts[r])));
+    }
+    return said;
+  }
+
+  void doing(std::string_view what) noexcept override { board_.write(what); }
+
+ private:
+  void wait(MPI_Request& request, Deadline deadline) {
+    wait_all({&request, 1}, deadline, [&] { return everybody(); });
+  }
+  /// Who has not come is not known; what each does is.
+  [[nodiscard]] std::string everybody() const {
+    std::string names;
+    for (int rank = 0; rank < size_of_group(comm_); ++rank) {
+      if (rank != rank_in(comm_)) names += (names.empty() ? "" : ", ") + board_.describe(rank);
+    }
+    return "one of " + names;
+  }
+
+  MPI_Comm comm_;
+  Board& board_;
+};
+
+class MpiExchange : public transport::Exchange {
+ public:
+  MpiExchange(MPI_Comm comm, Board& board) : comm_(comm), board_(board) {}
+
+  [[nodiscard]] std::string_view name() const noexcept override { return "mpi"; }
+
+  void start(unsigned slot, std::span<const transport::Part> sends,
+             std::span<const transport::Part> receives) override {
+    Round& round = rounds_.at(slot);
+    for (const transport::Part& part : receives) {
+      in_pieces(part, round, [&](void* at, int bytes, int peer, MPI_Request* request) {
+        MPI_Irecv(at, bytes, MPI_BYTE, peer, 0, comm_, request);
+      });
+    }
+    for (const transport::Part& part : sends) {
+      in_pieces(part, round, [&](void* at, int bytes, int peer, MPI_Request* request) {
+        MPI_Isend(at, bytes, MPI_BYTE, peer, 0, comm_, request);
+      });
+    }
+  }
+
+  void wait(unsigned slot, Deadline deadline) override {
+    Round& round = rounds_.at(slot);
+    wait_all(round.requests, deadline, [&] { return unfinished(round); });
+    round = {};
+  }
+
+ private:
+  struct Round {
+    std::vector<MPI_Request> requests;
+    std::vector<int> peers;  ///< of each
+  };
+
+  /// Messages between two ranks arrive in the order in which they were sent, so pieces need no numbers.
+  template <typename Begin>
+  static void in_pieces(const transport::Part& part, Round& round, const Begin& begin) {
+    for (std::size_t done = 0; done < part.bytes.size();) {
+      const std::size_t count = std::min(kMostBytes, part.bytes.size() - done);
+      round.requests.push_back(MPI_REQUEST_NULL);
+      round.peers.push_back(static_cast<int>(part.peer));
+      begin(part.bytes.data() + done, static_cast<int>(count), round.peers.back(), &round.requests.back());
+      done += count;
+    }
+  }
+
+  [[nodiscard]] std::string unfinished(Round& round) const {
+    std::string names;
+    for (std::size_t i = 0; i < round.requests.size(); ++i) {
+      if (round.requests[i] == MPI_REQUEST_NULL) continue;
+      const std::string name = board_.describe(round.peers[i]);
+      if (names.find(name) == std::string::npos) names += (names.empty() ? "" : ", ") + name;
+    }
+    return names;
+  }
+
+  MPI_Comm comm_;
+  Board& board_;
+  std::array<Round, kSlots> rounds_;
+};
+
+}  // namespace
+
+bool launched() noexcept {
+  for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK"}) {
+    if (std::getenv(name) != nullptr) return true;
+  }
+  return false;
+}
+
+struct Session::State {
+  explicit State(std::function<void(const std::string&)> loss) : on_loss(std::move(loss)) {}
+
+  /// Tells of the first rank that ends, of the launcher's signal, or returns when `leave` is closed.
+  void watch() {
+    std::vector<pollfd> polled = {{leave[0], POLLIN, 0}, {signals.get(), POLLIN, 0}};
+    for (const Board::Peer& peer : board->peers()) polled.push_back({peer.process.get(), POLLIN, 0});
+    bool signalled = false;
+    for (;;) {
+      const int ready = ::poll(polled.data(), polled.size(), signalled ? kNewsMilliseconds : -1);
+      if (ready < 0 && errno == EINTR) continue;
+      if (polled[0].revents != 0) return;
+      for (std::size_t i = 2; i < polled.size(); ++i) {
+        if (polled[i].revents == 0) continue;
+        const int rank = board->peers()[i - 2].rank;
+        return on_loss(fmt::format("rank {} is gone; the last it did: {}", rank, board->doing(rank)));
+      }
+      if (signalled) return on_loss("ended by its launcher (SIGTERM)");
+      signalled = true;
+      polled[1].fd = -1;
+    }
+  }
+
+  std::function<void(const std::string&)> on_loss;
+  MPI_Comm said = MPI_COMM_NULL, moved = MPI_COMM_NULL;
+  std::unique_ptr<Board> board;
+  transport::UniqueFd signals;
+  std::array<int, 2> leave{-1, -1};
+  std::thread watcher;
+};
+
+Session::Session(std::function<void(const std::string&)> on_loss)
+    : state_(std::make_unique<State>(std::move(on_loss))) {
+  int provided = 0;
+  if (MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided) != MPI_SUCCESS) {
+    fail_runtime("MPI could not begin");
+  }
+  MPI_Comm_dup(MPI_COMM_WORLD, &state_->said);
+  MPI_Comm_dup(MPI_COMM_WORLD, &state_->moved);
+  state_->board = std::make_unique<Board>(MPI_COMM_WORLD);
+  // The watcher takes the launcher's signal; threads that start from here on inherit the mask.
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGTERM);
+  ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
+  state_->signals = transport::UniqueFd(::signalfd(-1, &set, SFD_CLOEXEC));
+  if (::pipe(state_->leave.data()) != 0) fail_runtime("a pipe could not be made");
+  state_->watcher = std::thread([this] { state_->watch(); });
+}
+
+Session::~Session() {
+  // From here on ranks may end.
+  MPI_Barrier(state_->said);
+  ::close(state_->leave[1]);
+  state_->watcher.join();
+  ::close(state_->leave[0]);
+  state_->board.reset();
+  MPI_Comm_free(&state_->said);
+  MPI_Comm_free(&state_->moved);
+  MPI_Finalize();
+}
+
+std::unique_ptr<transport::Group> Session::group() {
+  return std::make_unique<MpiGroup>(state_->said, *state_->board);
+}
+
+std::unique_ptr<transport::Exchange> Session::exchange() {
+  return std::make_unique<MpiExchange>(state_->moved, *state_->board);
+}
+
+void Session::abort(int exit_code) noexcept {
+  MPI_Abort(MPI_COMM_WORLD, exit_code);
+  std::_Exit(exit_code);
+}
+
+}  // namespace refit::mpi

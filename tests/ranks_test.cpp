@@ -127,6 +127,33 @@ TEST_CASE("ranks of every layout get every byte, staged and direct") {
   }
 }
 
+TEST_CASE("direct writes into other ranks' parameters give the same bytes as messages do") {
+  struct Pair {
+    const char *train, *gen;
+    bool colocated;
+  };
+  for (const Pair& pair : std::initializer_list<Pair>{{"ep=2", "dp=2", true},
+                                                      {"ep=2", "tp=2", true},
+                                                      {"ep=4", "tp=2,dp=2", true},
+                                                      {"tp=2,pp=2", "ep=4,tp=4", true},
+                                                      {"tp=2,ep=2", "tp=2,pp=2", true},
+                                                      {"fsdp=3", "tp=2", false},
+                                                      {"ep=8", "tp=1", true}}) {
+    CAPTURE(pair.train, pair.gen, pair.colocated);
+    ranks::Spec spec = tiny_ranks(pair.train, pair.gen, kStaged, kDirect);
+    spec.colocated = pair.colocated;
+    spec.peer_memory = true;
+    const ranks::Result result = bench(spec);
+    CHECK(complaints(result.bench.control) == "");
+    CHECK(complaints(result.bench.treatment) == "");
+    CHECK(result.bench.control.parameters_digest == result.bench.treatment.parameters_digest);
+    CHECK(result.exchange == "threads+peer");
+    for (const ranks::RankRow& row : result.ranks) {
+      CHECK(row.treatment.peak_extra_bytes <= row.treatment.most_extra_bytes);
+    }
+  }
+}
+
 TEST_CASE("every switch that ranks look at gives the same parameters") {
   std::map<std::string, std::uint64_t> digests;
   for (const char* switches :

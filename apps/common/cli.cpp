@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <cerrno>
+#include <charconv>
 #include <cmath>
 #include <csignal>
 #include <cstdio>
@@ -88,6 +89,17 @@ void add_bytes_option(CLI::App& app, const std::string& name, std::uint64_t& byt
   app.add_option_function<std::string>(
          name, [&bytes, name](const std::string& text) { bytes = parse_bytes(text, name); }, description)
       ->type_name("BYTES");
+}
+
+std::uint64_t parse_count(const std::string& text, const std::string& option, std::uint64_t least,
+                          std::uint64_t most) {
+  std::uint64_t count = 0;
+  const char* const end = text.data() + text.size();
+  const auto [reached, error] = std::from_chars(text.data(), end, count);
+  if (error != std::errc{} || reached != end || count < least || count > most) {
+    fail_input(fmt::format("{}: \"{}\" is not a whole number from {} to {}", option, text, least, most));
+  }
+  return count;
 }
 
 void add_seconds_option(CLI::App& app, const std::string& name, double& seconds,

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <concepts>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <string>
 #include <string_view>
 
@@ -26,6 +28,25 @@ void write_stdout(std::string_view text);
 /// Bytes of an option's value, as parse_bytes takes them; the option's name goes into messages.
 void add_bytes_option(CLI::App& app, const std::string& name, std::uint64_t& bytes,
                       const std::string& description);
+
+/// Reads a whole number in digits. Error(input) that names the option and both limits for anything else.
+[[nodiscard]] std::uint64_t parse_count(const std::string& text, const std::string& option,
+                                        std::uint64_t least, std::uint64_t most);
+
+/// A whole number of an option's value, from `least` to what its type holds.
+template <std::unsigned_integral Count>
+CLI::Option* add_count_option(CLI::App& app, const std::string& name, Count& count, Count least,
+                              const std::string& description) {
+  return app
+      .add_option_function<std::string>(
+          name,
+          [&count, name, least](const std::string& text) {
+            count = static_cast<Count>(parse_count(text, name, least, std::numeric_limits<Count>::max()));
+          },
+          description)
+      ->default_str(std::to_string(count))
+      ->type_name("N");
+}
 
 /// Seconds of an option's value: finite and above 0.
 void add_seconds_option(CLI::App& app, const std::string& name, double& seconds,

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "common/cli.hpp"
+#include "refit/base/errno_kind.hpp"
 #include "refit/base/error.hpp"
 
 namespace refit::apps {
@@ -81,8 +82,9 @@ class OutputFile::Descriptor {
 
 OutputFile::OutputFile(std::string path) : path_(std::move(path)) {
   if (is_stdout()) return;
-  const auto refuse = [&](std::string_view why) {
-    fail_input(fmt::format("cannot write to {}: {}", path_.empty() ? "a file without a name" : path_, why));
+  const auto refuse = [&](std::string_view why, ErrorKind kind = ErrorKind::input) {
+    throw Error(kind,
+                fmt::format("cannot write to {}: {}", path_.empty() ? "a file without a name" : path_, why));
   };
   if (path_.empty()) refuse("give a path, or - for standard output");
   std::error_code ignored;
@@ -98,11 +100,12 @@ OutputFile::OutputFile(std::string path) : path_(std::move(path)) {
   const fs::path target = fs::exists(status) ? fs::canonical(path_) : fs::path(path_);
   path_ = target.string();
   temporary_ = fmt::format("{}.{}.tmp", path_, ::getpid());
-  try {
-    Descriptor(temporary_, O_CREAT | O_EXCL).close();
-  } catch (const Error& error) {
-    refuse(error.what());
+  const int probe = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (probe < 0) {
+    const int error = errno;
+    refuse(fmt::format("cannot create {}: {}", temporary_, reason(error)), kind_of_errno(error));
   }
+  ::close(probe);
   ::unlink(temporary_.c_str());
 }
 
@@ -174,6 +177,20 @@ void require_apart(const char* option, const std::string& output, const std::vec
         fs::absolute(output, ignored).lexically_normal() == fs::absolute(other, ignored).lexically_normal();
     if (same_name || fs::equivalent(output, other, ignored)) {
       fail_input(fmt::format("{} {}: is also {}, and would replace it", option, output, other));
+    }
+  }
+}
+
+void require_apart_from_checkpoints(const char* option, const std::string& output,
+                                    const std::vector<std::string>& checkpoints) {
+  require_apart(option, output, checkpoints);
+  std::error_code ignored;
+  if (output.empty() || output == "-" || !fs::exists(output, ignored)) return;
+  for (const std::string& checkpoint : checkpoints) {
+    if (checkpoint.empty()) continue;
+    const std::string directory = checkpoint.ends_with(".index.json") ? directory_of(checkpoint) : checkpoint;
+    if (fs::equivalent(directory_of(output), directory, ignored)) {
+      fail_input(fmt::format("{} {}: is a file of {}, and would replace it", option, output, directory));
     }
   }
 }

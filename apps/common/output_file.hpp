@@ -12,8 +12,8 @@ namespace refit::apps {
 /// appears whole or not at all: written under a temporary name beside it, synchronized and renamed.
 class OutputFile {
  public:
-  /// Error(input) when `path` cannot be written. Whether it can is tried here, so that nobody runs for
-  /// minutes first.
+  /// Error(input) when `path` cannot be written, Error(runtime) when the disk is full. Whether it can is
+  /// tried here, so that nobody runs for minutes first.
   explicit OutputFile(std::string path);
   ~OutputFile();
   OutputFile(const OutputFile&) = delete;
@@ -41,5 +41,8 @@ class OutputFile {
 /// Error(input) naming the option when an output would replace something that the program reads or writes
 /// otherwise: the same file by name or by any link, or a directory that is one.
 void require_apart(const char* option, const std::string& output, const std::vector<std::string>& others);
+/// The same for checkpoints: nor may it replace a file of their directories. An index stands for its own.
+void require_apart_from_checkpoints(const char* option, const std::string& output,
+                                    const std::vector<std::string>& checkpoints);
 
 }  // namespace refit::apps

@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <limits>
+#include <system_error>
 
 #include "common/cli.hpp"
 #include "refit/base/error.hpp"
@@ -86,6 +88,12 @@ scenario::Scenario chosen_scenario(const RefitOptions& options) {
     fail_input(
         "give either --scenario NAME|FILE or --model DIR|config.json (refit-bench --list shows the "
         "scenarios)");
+  }
+  std::error_code ignored;
+  if (from_checkpoint && std::filesystem::is_regular_file(options.checkpoint, ignored)) {
+    fail_input(fmt::format(
+        "--checkpoint: {} is a file and brings no config.json; say which model it is with --model",
+        options.checkpoint));
   }
   scenario::Scenario scenario = !options.scenario.empty() ? scenario::find_scenario(options.scenario)
                                 : from_checkpoint         ? scenario::model_scenario(options.checkpoint)

@@ -27,26 +27,25 @@
 namespace refit::apps {
 namespace {
 
-/// How the bytes of a round get from rank to rank.
-enum class DataPath { mpi, nccl };
+/// How the bytes of a round get from rank to rank, and whether pipeline=direct goes without rounds.
+struct DataPath {
+  bool nccl = false, peer = false;
+};
 
 DataPath data_path_of(const RefitOptions& options, device::Kind kind) {
-  const std::string name = options.transport != "auto" ? options.transport
-                           : kind == device::Kind::cpu ? "mpi"
-                                                       : "nccl";
-  if (name != "mpi" && name != "nccl") {
-    fail_input(fmt::format("--transport {} is for one rank; ranks have auto, mpi, nccl", name));
+  const bool cpu = kind == device::Kind::cpu;
+  const std::string& name = options.transport;
+  if (name != "auto" && name != "mpi" && name != "nccl" && name != "peer") {
+    fail_input(fmt::format("--transport {} is for one rank; ranks have auto, mpi, nccl, peer", name));
   }
-  if ((name == "mpi") != (kind == device::Kind::cpu)) {
+  if (name == (cpu ? "nccl" : "mpi")) {
     fail_input(fmt::format("--transport {} moves {} memory and does not go with --backend {}", name,
-                           name == "mpi" ? "host" : "GPU", options.backend.kind));
+                           cpu ? "GPU" : "host", options.backend.kind));
   }
 #if !REFIT_HAS_NCCL
-  if (name == "nccl") {
-    fail_input("this build has no NCCL; install it, configure with -DREFIT_NCCL=ON and build again");
-  }
+  if (!cpu) fail_input("this build has no NCCL; install it, configure with -DREFIT_NCCL=ON and build again");
 #endif
-  return name == "mpi" ? DataPath::mpi : DataPath::nccl;
+  return {.nccl = !cpu, .peer = name == "peer"};
 }
 
 void plan_replay(const BenchOptions& options, report::Report& report, std::uint32_t sharing) {
@@ -108,8 +107,9 @@ class RanksBench {
         number_of({"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_NTASKS_PER_NODE"}, group_.size());
     choose_device(on_this_host);
     agree_on_budget();
-    plan_replay(options_, report_, path_ == DataPath::mpi ? on_this_host : 1);
-    const ranks::Spec spec = scenario::ranks_spec(*report_.scenario.ranks, report_.replay->spec);
+    plan_replay(options_, report_, path_.nccl ? 1 : on_this_host);
+    ranks::Spec spec = scenario::ranks_spec(*report_.scenario.ranks, report_.replay->spec);
+    spec.peer_memory = path_.peer;
     ProgressBar bar(!options_.quiet && output_);
     ranks::Result result = ranks::run_bench(
         spec, group_, *exchange_, make_backend,
@@ -144,7 +144,7 @@ class RanksBench {
   /// Free memory differs between ranks and moments; what is replayed must not.
   void agree_on_budget() {
     std::uint64_t& budget = options_.refit.replay.memory_budget;
-    if (budget == 0 && path_ == DataPath::mpi) budget = scenario::default_memory_budget();
+    if (budget == 0 && !path_.nccl) budget = scenario::default_memory_budget();
     if (budget == 0) {
       const std::uint64_t free = make_backend(options_.refit.replay.backend)->available_memory();
       budget = free > kSparedBytes ? free - kSparedBytes : 1;

@@ -13,7 +13,11 @@ namespace refit::apps {
 class Output {
  public:
   explicit Output(const BenchOptions& options) : quiet_(options.quiet) {
-    if (options.json) json_.emplace(*options.json);
+    if (!options.json) return;
+    for (const std::string& input : {options.refit.checkpoint, options.refit.model}) {
+      if (!input.empty()) require_apart_from_checkpoints("--json", *options.json, {input});
+    }
+    json_.emplace(*options.json);
   }
 
   void table(const report::Report& report) const {

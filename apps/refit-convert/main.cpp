@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <csignal>
+#include <ctime>
 #include <optional>
 
 #include "common/backends.hpp"
@@ -19,16 +20,27 @@
 namespace refit::apps {
 namespace {
 
-std::atomic<bool> interrupted = false;
-static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler sets it");
+std::atomic<std::time_t> interrupted_at = 0;  ///< seconds of the monotonic clock; 0 is never
+static_assert(std::atomic<std::time_t>::is_always_lock_free, "a signal handler sets it");
 
-/// Ends the conversion between two pieces of work; a second signal ends the program at once. A signal that is
-/// ignored (nohup) stays so.
+/// Ends the conversion between two pieces of work. A signal within two seconds of the first is the same wish:
+/// `timeout` and wrappers pass on what the terminal's whole group got already. A later one, where the
+/// conversion waits for a disk that does not answer, ends the program at once.
+void on_signal(int signal) {
+  struct timespec now {};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  std::time_t first = 0;
+  if (interrupted_at.compare_exchange_strong(first, now.tv_sec) || now.tv_sec - first < 2) return;
+  ::signal(signal, SIG_DFL);
+  ::raise(signal);
+}
+
+/// A signal that is ignored (nohup) stays so.
 void stop_on(int signal) {
   struct sigaction action {};
   if (::sigaction(signal, nullptr, &action) != 0 || action.sa_handler == SIG_IGN) return;
-  action.sa_handler = [](int) { interrupted = true; };
-  action.sa_flags = static_cast<int>(SA_RESTART | SA_RESETHAND);
+  action.sa_handler = on_signal;
+  action.sa_flags = SA_RESTART;
   ::sigaction(signal, &action, nullptr);
 }
 
@@ -51,12 +63,12 @@ std::string summary(const convert::Report& report) {
 
 int convert_files(const ConvertOptions& options) {
   convert::Job job = job_of(options);
-  if (options.json) require_apart("--json", *options.json, {job.source, job.destination});
+  if (options.json) require_apart_from_checkpoints("--json", *options.json, {job.source, job.destination});
   std::optional<OutputFile> json;
   if (options.json) json.emplace(*options.json);
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) stop_on(signal);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGXCPU}) stop_on(signal);
   convert::Hooks hooks;
-  hooks.stop = [] { return interrupted.load(); };
+  hooks.stop = [] { return interrupted_at != 0; };
   std::optional<device::RowQuantizer> gpu;
   const device::Choice backend = backend_choice(options.backend, "auto");
   if (backend.kind != device::Kind::cpu) {

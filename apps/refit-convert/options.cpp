@@ -72,13 +72,9 @@ void add_convert_options(CLI::App& app, ConvertOptions& options) {
       ->capture_default_str()
       ->type_name("TEXT");
 
-  app.add_option("--tp-size", what.tp_size, "Cut for this many tensor-parallel ranks")
-      ->capture_default_str()
-      ->check(CLI::PositiveNumber.description(""))
-      ->type_name("N");
-  app.add_option("--tp-rank", what.tp_rank, "And keep the part of this one")
-      ->capture_default_str()
-      ->check(CLI::NonNegativeNumber.description(""))
+  add_count_option(app, "--tp-size", what.tp_size, std::uint64_t{1},
+                   "Cut for this many tensor-parallel ranks");
+  add_count_option(app, "--tp-rank", what.tp_rank, std::uint64_t{0}, "And keep the part of this one")
       ->type_name("R");
 
   add_threads_option(app, job.threads, "Threads to work with [all CPUs that may be used]");

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "commands.hpp"
+#include "common/cli.hpp"
 #include "refit/base/error.hpp"
 #include "refit/checkpoint/checkpoint.hpp"
 
@@ -54,13 +55,13 @@ audit::EngineRequest request_of(const EngineOptions& options) {
 }
 
 void add_rank_options(CLI::App& command, EngineOptions& options) {
-  const auto add = [&](const char* name, std::uint32_t& value, const char* what) {
-    command.add_option(name, value, what)->capture_default_str()->type_name("N");
+  const auto add = [&](const char* name, std::uint32_t& value, std::uint32_t least, const char* what) {
+    add_count_option(command, name, value, least, what);
   };
-  add("--tp-size", options.tp_size, "Ranks of tensor parallelism");
-  add("--tp-rank", options.tp_rank, "The rank that was dumped");
-  add("--ep-size", options.ep_size, "Ranks of expert parallelism; experts are not split further then");
-  add("--ep-rank", options.ep_rank, "The rank that was dumped");
+  add("--tp-size", options.tp_size, 1, "Ranks of tensor parallelism");
+  add("--tp-rank", options.tp_rank, 0, "The rank that was dumped");
+  add("--ep-size", options.ep_size, 1, "Ranks of expert parallelism; experts are not split further then");
+  add("--ep-rank", options.ep_rank, 0, "The rank that was dumped");
 }
 
 }  // namespace
@@ -107,7 +108,7 @@ CLI::App* add_engine(CLI::App& app, EngineOptions& options) {
 }
 
 int run_engine(const EngineOptions& options) {
-  return report_audit(options.report, {options.source, options.dump, options.previous},
+  return report_audit(options.report, {options.source, options.dump, options.previous, options.model},
                       [&](ThreadPool& pool) {
                         const audit::EngineRequest request = request_of(options);
                         const auto source = checkpoint::Checkpoint::open(options.source);

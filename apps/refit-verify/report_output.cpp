@@ -10,9 +10,8 @@
 namespace refit::apps {
 
 void add_report_options(CLI::App& command, ReportOptions& options) {
-  command.add_option("--max-report", options.max_report, "Tensors named when they differ")
-      ->capture_default_str()
-      ->type_name("N");
+  add_count_option(command, "--max-report", options.max_report, std::size_t{0},
+                   "Tensors named when they differ");
   command.add_option("--json", options.json, "Write the report as JSON (- for standard output)")
       ->type_name("FILE|-");
   command.add_option("--junit", options.junit, "Write the report as JUnit XML, a test case a tensor")
@@ -22,8 +21,8 @@ void add_report_options(CLI::App& command, ReportOptions& options) {
 
 int report_audit(const ReportOptions& options, const std::vector<std::string>& inputs,
                  const std::function<audit::Report(ThreadPool&)>& audit) {
-  require_apart("--json", options.json, inputs);
-  require_apart("--junit", options.junit, inputs);
+  require_apart_from_checkpoints("--json", options.json, inputs);
+  require_apart_from_checkpoints("--junit", options.junit, inputs);
   if (options.json == "-" && options.junit == "-")
     fail_input("--json - and --junit - would share standard output");
   if (!options.junit.empty() && options.junit != "-") require_apart("--json", options.json, {options.junit});

@@ -61,9 +61,7 @@ CLI::App* add_self(CLI::App& app, SelfOptions& options) {
   CLI::App* const command =
       app.add_subcommand("self", "Run the refit of a scenario and check four equalities over every byte");
   add_refit_options(*command, options.refit);
-  command->add_option("--max-report", options.max_report, "Tensors named for each failed check")
-      ->capture_default_str()
-      ->type_name("N");
+  add_count_option(*command, "--max-report", options.max_report, 0u, "Tensors named for each failed check");
   return command;
 }
 

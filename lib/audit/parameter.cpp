@@ -222,11 +222,18 @@ class Builder {
   void add_targets(const Parameter& parameter) {
     const std::size_t first = out_.targets.size();
     add_named_targets(parameter);
+    add_tied_head(parameter);
     for (std::size_t i = first; i < out_.targets.size(); ++i) {
       Target& target = out_.targets[i];
       target.optional = target.optional || parameter.is_joined;
       if (!parameter.joined_as.empty()) target.unless = names_of(parameter.joined_as, "");
     }
+  }
+
+  /// A tied head is no parameter of its own, but state_dict() has it all the same.
+  void add_tied_head(const Parameter& parameter) {
+    if (parameter.kind != Kind::embedding || !request().model.dims.tied_embeddings) return;
+    out_.targets.push_back({.parameter = &parameter, .names = {"lm_head.weight"}, .optional = true});
   }
 
   void add_named_targets(const Parameter& parameter) {

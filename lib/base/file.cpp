@@ -9,12 +9,14 @@
 #include <cerrno>
 #include <system_error>
 
+#include "refit/base/errno_kind.hpp"
 #include "refit/base/error.hpp"
 
 namespace refit {
 
 void fail_errno(const std::string& path, std::string_view what, int error) {
-  fail_input(fmt::format("{}: {}: {}", path, what, std::generic_category().message(error)));
+  throw Error(kind_of_errno(error),
+              fmt::format("{}: {}: {}", path, what, std::generic_category().message(error)));
 }
 
 bool is_there(const std::string& path) {

@@ -9,7 +9,7 @@
 
 namespace refit {
 
-/// Throws Error(input) "<path>: <what>: <text of the errno value>".
+/// Throws Error "<path>: <what>: <text of the errno value>" of the kind that kind_of_errno() gives.
 [[noreturn]] void fail_errno(const std::string& path, std::string_view what, int error);
 
 /// Whether there is something of this name. A link that leads nowhere is something: opening it then says so.

@@ -18,6 +18,7 @@
 #include "checkpoint/file_names.hpp"
 #include "checkpoint/index.hpp"
 #include "checkpoint/output_file.hpp"
+#include "refit/base/errno_kind.hpp"
 #include "refit/base/error.hpp"
 
 namespace refit::checkpoint {
@@ -29,8 +30,12 @@ std::string message_of(int error) {
   return std::generic_category().message(error);
 }
 
-[[noreturn]] void refuse(const std::string& target, std::string_view why) {
-  fail_input(fmt::format("cannot write {}: {}", target.empty() ? "a file without a name" : target, why));
+[[noreturn]] void refuse(const std::string& target, std::string_view why, ErrorKind kind = ErrorKind::input) {
+  throw Error(kind,
+              fmt::format("cannot write {}: {}", target.empty() ? "a file without a name" : target, why));
+}
+[[noreturn]] void refuse(const std::string& target, int error) {
+  refuse(target, message_of(error), kind_of_errno(error));
 }
 
 /// Without links in front of its last part, and that part not a link either.
@@ -109,7 +114,7 @@ Staging::Staging(const std::string& target, Kind kind, bool overwrite)
 void Staging::check_existing() {
   struct stat existing {};
   if (::stat(target_.c_str(), &existing) != 0) {
-    if (errno != ENOENT) refuse(target_, message_of(errno));
+    if (errno != ENOENT) refuse(target_, errno);
     return;
   }
   if (!overwrite_) refuse(target_, "it exists already");
@@ -127,7 +132,7 @@ void Staging::check_existing() {
     }
     if (const std::string reason = reason_to_keep(target_); !reason.empty()) refuse(target_, reason);
   }
-  if (::access(target_.c_str(), W_OK) != 0) refuse(target_, message_of(errno));
+  if (::access(target_.c_str(), W_OK) != 0) refuse(target_, errno);
 }
 
 void Staging::create() {
@@ -143,7 +148,7 @@ void Staging::create() {
       path_ = path;
       return;
     }
-    if (errno != EEXIST) refuse(target_, message_of(errno));
+    if (errno != EEXIST) refuse(target_, errno);
   }
   refuse(target_, "no temporary name beside it is free");
 }

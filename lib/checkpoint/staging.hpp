@@ -15,7 +15,8 @@ class Staging {
   /// Makes ".NAME.refit-XXXXXX" beside `target`. Error(input) when the target is there and may not be
   /// replaced: without `overwrite`; when it is of the other kind, write-protected or a mount point; when it
   /// is a directory that holds anything but a checkpoint's files (is_checkpoint_file), or none of the
-  /// weights, index and config.json. Behind a symbolic link it is what the link leads to that is replaced.
+  /// weights, index and config.json. Error(runtime) when there is no room for it. Behind a symbolic link it
+  /// is what the link leads to that is replaced.
   Staging(const std::string& target, Kind kind, bool overwrite);
   /// Removes what has the temporary name.
   ~Staging();

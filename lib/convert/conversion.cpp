@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <map>
 #include <tuple>
@@ -82,6 +83,7 @@ class Builder {
     }
     note_modules();
     note_casts();
+    warn_of_nothing();
     check_names();
     return std::move(out_);
   }
@@ -188,7 +190,7 @@ class Builder {
       target.cols = 1;
       target.pieces = {
           {.source = tensor.index, .dtype = tensor.spec->dtype, .rows = target.matrix_rows, .stride = 1}};
-    } else {
+    } else if (num_elements(shape) > 0) {  // else there may be 2^63 matrices
       for (std::uint64_t m = 0; m < slice.matrices; ++m) append_pieces(tensor, slice, m, 0, target.pieces);
     }
     auto [name, order] = slab_place(tensor, op, rows);
@@ -238,16 +240,24 @@ class Builder {
     const auto keep = [&](std::string module) {
       if (seen.insert(module).second) out_.kept_modules.push_back(std::move(module));
     };
+    std::map<std::string, std::array<bool, 2>> experts_of;  // by module: some kept, some made MXFP8
     for (std::uint32_t i = 0; i < source_.tensors.size(); ++i) {
       const SourceTensor& tensor = source_.tensors[i];
       const std::string& name = tensor.spec->name;
-      if (makes_scales(selection_.ops[i])) continue;
-      if (tensor.model != nullptr && tensor.model->kind == model::Kind::embedding) continue;
-      if (const std::size_t experts = name.rfind(".experts."); experts != std::string::npos) {
+      const bool made = makes_scales(selection_.ops[i]);
+      const std::size_t experts = name.rfind(".experts.");
+      if (experts != std::string::npos) experts_of[name.substr(0, experts) + ".experts"][made ? 1 : 0] = true;
+      if (made || (tensor.model != nullptr && tensor.model->kind == model::Kind::embedding)) continue;
+      if (experts != std::string::npos) {
         keep(name.substr(0, experts) + ".experts");
       } else if (tensor.spec->shape.size() == 2 && name.ends_with(suffix)) {
         keep(name.substr(0, name.size() - suffix.size()));
       }
+    }
+    for (const auto& [module, found] : experts_of) {
+      if (!found[0] || !found[1]) continue;
+      out_.warnings.push_back(fmt::format(
+          "{}: some experts are MXFP8 and some are not; vLLM loads all of a layer in one form", module));
     }
     // Tied to the embedding it has no tensor, but still is a module.
     if (source_.model != nullptr && source_.model->dims.tied_embeddings) keep("lm_head");
@@ -262,6 +272,18 @@ class Builder {
       out_.notes.push_back(fmt::format(
           "{} tensors of F32 or F16 were rounded to BF16 (to nearest even) before quantizing", wider));
     }
+  }
+
+  /// Asked for MXFP8, and none comes of it.
+  void warn_of_nothing() {
+    if (options_.format != Format::mxfp8 || selection_.recipe == model::RecipeKind::none) return;
+    if (out_.count(Op::quantize) + out_.count(Op::carry) > 0) return;
+    out_.warnings.push_back(fmt::format(
+        "nothing in the result is MXFP8: {} {}{}", source_.checkpoint->path(),
+        selection_.recipe
+            ? fmt::format("has no tensor that the recipe {} chooses", model::name_of(*selection_.recipe))
+            : "has no BF16, F16 or F32 matrix 'weight' with rows of a multiple of 32",
+        options_.ignore.empty() ? "" : " and --ignore leaves"));
   }
 
   void check_names() const {

@@ -103,13 +103,14 @@ Report convert(const Job& job, const Hooks& hooks, const std::function<void(cons
   const checkpoint::Writer::Options options = {.overwrite = job.overwrite,
                                                .shard_bytes = job.shard_bytes,
                                                .metadata = metadata_of(source, job, conversion)};
+  const auto files = list_files(source);
   auto writer = source.directory()
                     ? checkpoint::Writer::directory(job.destination, conversion.outputs, options)
                     : checkpoint::Writer::file(job.destination, conversion.outputs, options);
   ThreadPool pool(job.threads);
   checkpoint::read_unchanged({&source}, [&] {
+    add_files(files, conversion, writer, conversion.notes);  // first: what cannot be copied costs no work
     execute(conversion, source, writer, pool, hooks);
-    if (source.directory()) add_files(source, conversion, writer, conversion.notes);
   });
   if (hooks.stop && hooks.stop()) fail_runtime("interrupted");
   report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();

@@ -97,19 +97,27 @@ void check_destination(const checkpoint::Checkpoint& source, const Job& job) {
   }
 }
 
-void add_files(const checkpoint::Checkpoint& source, const Conversion& conversion, checkpoint::Writer& writer,
-               std::vector<std::string>& notes) {
-  const bool changes_config =
-      holds_mxfp8(conversion) || conversion.count(Op::dequantize) > 0 || conversion.count(Op::cast) > 0;
+std::vector<fs::directory_entry> list_files(const checkpoint::Checkpoint& source) {
   std::vector<fs::directory_entry> entries;
+  if (!source.directory()) return entries;
   std::error_code error;
   for (fs::directory_iterator item(*source.directory(), error), end; !error && item != end;
        item.increment(error)) {
     entries.push_back(*item);
   }
-  if (error) fail_input(fmt::format("{}: {}", *source.directory(), error.message()));
+  if (error) {
+    fail_input(fmt::format("{}: cannot list the directory: {}", *source.directory(), error.message()));
+  }
   std::sort(entries.begin(), entries.end());
-  for (const fs::directory_entry& entry : entries) {
+  return entries;
+}
+
+void add_files(const std::vector<fs::directory_entry>& files, const Conversion& conversion,
+               checkpoint::Writer& writer, std::vector<std::string>& notes) {
+  const bool changes_config =
+      holds_mxfp8(conversion) || conversion.count(Op::dequantize) > 0 || conversion.count(Op::cast) > 0;
+  for (const fs::directory_entry& entry : files) {
+    std::error_code error;
     const std::string name = entry.path().filename().string(), path = entry.path().string();
     if (is_weights(name)) continue;
     const bool is_file = entry.is_regular_file(error);

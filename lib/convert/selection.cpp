@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "checkpoint/tensor_names.hpp"
 #include "convert/patterns.hpp"
 #include "refit/base/error.hpp"
 
@@ -20,10 +21,9 @@ bool is_matrix(const TensorSpec& spec) {
   return spec.shape.size() == 2 || spec.shape.size() == 3;
 }
 
-/// What a router adds to its scores is FP32 in every engine, and BF16 would change which experts are chosen.
 bool keeps_fp32(const SourceTensor& tensor) {
   if (tensor.model != nullptr) return tensor.model->spec.dtype == DType::f32;
-  return tensor.spec->name.ends_with("e_score_correction_bias") || tensor.spec->name.ends_with("expert_bias");
+  return checkpoint::is_router_bias(tensor.spec->name);
 }
 
 void check_quantizable(const Source& source, const SourceTensor& tensor) {

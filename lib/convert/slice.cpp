@@ -19,7 +19,12 @@ std::uint64_t Slice::matrix_rows() const noexcept {
 Slice whole(const TensorSpec& spec) {
   const bool stacked = spec.shape.size() == 3;
   Slice slice{.matrices = stacked ? spec.shape[0] : 1, .source_rows = 0, .rows = {}, .cols = spec.cols()};
-  slice.source_rows = stacked ? spec.shape[1] : spec.rows();
+  // Of a tensor without elements the other dimensions may be any, and their product no number.
+  const bool none = num_elements(spec.shape) == 0;
+  slice.source_rows = stacked                  ? spec.shape[1]
+                      : spec.shape.size() == 2 ? spec.shape[0]
+                      : none                   ? 0
+                                               : spec.rows();
   slice.rows = {{.begin = 0, .count = slice.source_rows}};
   return slice;
 }
@@ -126,7 +131,13 @@ void Slicer::cut(const SourceTensor& tensor, bool quantized, Slice& slice) const
     fail_input(fmt::format("{}: the model has no tensor of this name", refusal(tensor)));
   }
   Slice::Rows& rows = slice.rows.front();
-  switch (model::split_of(*tensor.model, source_->model->dims)) {
+  const model::Split split = model::split_of(*tensor.model, source_->model->dims);
+  const std::size_t has = tensor.spec->shape.size(), wanted = tensor.model->spec.shape.size();
+  if (split != model::Split::whole && has != wanted) {
+    fail_input(
+        fmt::format("{}: it has {} dimensions, and in config.json's model {}", refusal(tensor), has, wanted));
+  }
+  switch (split) {
     case model::Split::whole:
       return;
     case model::Split::rows:

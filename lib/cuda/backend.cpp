@@ -33,7 +33,8 @@ CudaBackend::CudaBackend(SessionPtr session, device::Transport transport)
       row_maps_(session_, uploads_),
       non_finite_(session_),
       checker_(session_, uploads_, row_maps_),
-      stages_(session_) {}
+      stages_(session_),
+      peer_copies_(session_) {}
 
 CudaBackend::~CudaBackend() {
   session_->drain();
@@ -120,6 +121,7 @@ void CudaBackend::fill(std::span<std::byte> range, std::byte value) {
 
 void CudaBackend::finish(Deadline deadline) {
   non_finite_.ask();
+  peer_copies_.hold_up_stream();
   session_->wait(deadline);
   uploads_.release_large();
   non_finite_.judge();

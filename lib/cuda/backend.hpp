@@ -7,6 +7,7 @@
 #include "cuda/moves.hpp"
 #include "cuda/non_finite.hpp"
 #include "cuda/nvml.hpp"
+#include "cuda/peer_copies.hpp"
 #include "cuda/row_maps.hpp"
 #include "cuda/session.hpp"
 #include "cuda/stages.hpp"
@@ -38,6 +39,10 @@ class CudaBackend final : public device::Backend {
   std::unique_ptr<device::Program> prepare(std::span<const device::Task> tasks) override;
   void run(const device::Program& program) override;
   void copy(std::byte* to, const std::byte* from, std::uint64_t bytes) override;
+  std::uint64_t copy_to_peers(std::span<const device::PeerCopy> copies) override {
+    return peer_copies_.begin(copies);
+  }
+  void after_copies(std::uint64_t number) override { peer_copies_.hold_up_stream(number); }
   void shuffle_in_place(const device::Shuffle& what) override;
   void fill(std::span<std::byte> range, std::byte value) override;
   void finish(Deadline deadline) override;
@@ -75,6 +80,7 @@ class CudaBackend final : public device::Backend {
   Stages stages_;
   DeviceBuffer shuffle_scratch_;
   std::optional<Moves> moves_;
+  PeerCopies peer_copies_;
 };
 
 }  // namespace refit::cuda

@@ -57,6 +57,11 @@ void HostBackend::copy(std::byte* to, const std::byte* from, std::uint64_t bytes
   parallel_copy(to, from, bytes, pool_);
 }
 
+std::uint64_t HostBackend::copy_to_peers(std::span<const PeerCopy> copies) {
+  for (const PeerCopy& copy : copies) parallel_copy(copy.to, copy.from, copy.bytes, pool_);
+  return 0;
+}
+
 void HostBackend::shuffle_in_place(const Shuffle& what) {
   const std::uint64_t bytes = shuffle_scratch_bytes(what, pool_);
   if (bytes > shuffle_scratch_.size()) shuffle_scratch_ = std::vector<std::byte>(bytes);

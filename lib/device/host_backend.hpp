@@ -26,6 +26,8 @@ class HostBackend : public Backend {
   std::unique_ptr<Program> prepare(std::span<const Task> tasks) override;
   void run(const Program& program) override;
   void copy(std::byte* to, const std::byte* from, std::uint64_t bytes) override;
+  std::uint64_t copy_to_peers(std::span<const PeerCopy> copies) override;
+  void after_copies(std::uint64_t) override {}  // nothing is ever unfinished
   void shuffle_in_place(const Shuffle& what) override;
   void fill(std::span<std::byte> range, std::byte value) override;
   void finish(Deadline) override {}

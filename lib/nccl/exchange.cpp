@@ -22,7 +22,11 @@ class NcclExchange : public transport::Exchange {
  public:
   NcclExchange(transport::Group& group, int ordinal, Deadline deadline) {
     check(cudaSetDevice(ordinal), "choosing the GPU for NCCL");
-    check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "making a stream for NCCL");
+    // First in line: a round moves in a few blocks, and kernels that pack the next one would keep all of them
+    // waiting.
+    int lowest = 0, highest = 0;
+    check(cudaDeviceGetStreamPriorityRange(&lowest, &highest), "asking for stream priorities");
+    check(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, highest), "making a stream for NCCL");
     for (cudaEvent_t& event : events_) {
       check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "making an event for NCCL");
     }

@@ -37,7 +37,8 @@ Promise promise_of(const Setup& setup, const transport::Group& group) {
                      {"backend", std::string(device::name_of(bench.backend.kind))},
                      {"train", reshard::to_string(setup.trainer->parallelism())},
                      {"gen", reshard::to_string(setup.generator->parallelism())},
-                     {"colocated", setup.spec.colocated ? "yes" : "no"}};
+                     {"colocated", setup.spec.colocated ? "yes" : "no"},
+                     {"peer memory", setup.spec.peer_memory ? "yes" : "no"}};
   for (const std::size_t arm : kArms) {
     const std::string name = arm == 0 ? "control" : "treatment";
     for (const auto& [key, value] : plan::to_pairs(setup.switches(arm)))
@@ -245,7 +246,7 @@ class Bench {
     result.bench = std::move(bench);
     result.trainer = setup_.trainer->parallelism();
     result.generator = setup_.generator->parallelism();
-    result.exchange = exchange_.name();
+    result.exchange = std::string(exchange_.name()) + (setup_.spec.peer_memory ? "+peer" : "");
     result.notes = rank_.plan(1).notes;
     result.rounds_control = rank_.plan(0).rounds;
     result.rounds_treatment = rank_.plan(1).rounds;

@@ -22,23 +22,14 @@ std::string host_name() {
   return ::gethostname(name.data(), name.size() - 1) == 0 ? std::string(name.data()) : std::string("?");
 }
 
-/// Bytes of one refit by peer; what stays is at `self`.
-void count_bytes(const std::vector<Round>& rounds, const model::Inventory& model, std::uint32_t self,
+/// Bytes of one refit by peer; what stays is at the rank's own place.
+void count_bytes(const reshard::Reshard& plan, const model::Inventory& model, const Processes& processes,
                  RankArm& row) {
-  for (const Round& round : rounds) {
-    for (const Message& message : round.send.messages) {
-      for (const Item& item : message.items)
-        row.sent[message.peer] += reshard::wire_bytes(*item.transfer, model);
-    }
-    for (const Message& message : round.receive.messages) {
-      for (const Item& item : message.items)
-        row.received[message.peer] += reshard::wire_bytes(*item.transfer, model);
-    }
-    for (const Item& item : round.own) {
-      const std::uint64_t bytes = reshard::wire_bytes(*item.transfer, model);
-      row.sent[self] += bytes;
-      row.received[self] += bytes;
-    }
+  for (const reshard::Transfer& transfer : plan.sends) {
+    row.sent[processes.of_generator(transfer.to)] += reshard::wire_bytes(transfer, model);
+  }
+  for (const reshard::Transfer& transfer : plan.receives) {
+    row.received[processes.of_trainer(transfer.from)] += reshard::wire_bytes(transfer, model);
   }
 }
 
@@ -99,19 +90,40 @@ Rank::Rank(const Setup& setup, transport::Group& group, transport::Exchange& exc
                                         destinations_->bytes());
       }
     }
-    arm.refit.emplace(arm.plan, setup.model, setup.processes, setup.switches(a),
-                      Equipment{*backend_, group, exchange, arm.ledger, trainer_ ? &*trainer_ : nullptr,
-                                sources_ ? sources_->bytes() : std::span<std::byte>{},
-                                arm.generator ? &*arm.generator : nullptr,
-                                destinations_ ? destinations_->bytes() : std::span<std::byte>{},
-                                setup.spec.bench.timeout_s});
     arm.row->sent.assign(group.size(), 0);
     arm.row->received.assign(group.size(), 0);
-    count_bytes(arm.refit->rounds(), setup.model, self, *arm.row);
-    arm.row->most_extra_bytes = arm.refit->most_extra_bytes();
+    count_bytes(arm.plan, setup.model, setup.processes, *arm.row);
     arm.row->floor_bytes = floor_bytes(arm.plan, setup.model) + row_.destination_bytes;
   }
+  if (setup.spec.peer_memory) peers_.emplace(group, *backend_, destinations_.get(), row_.host, deadline());
+  for (std::size_t a = 0; a < arms_.size(); ++a) equip(a, exchange);
   backend_->finish(deadline());
+}
+
+void Rank::equip(std::size_t a, transport::Exchange& exchange) {
+  Arm& arm = *arms_[a];
+  Equipment equipment{*backend_, group_, exchange, arm.ledger};
+  equipment.timeout_s = setup_.spec.bench.timeout_s;
+  equipment.process = group_.rank();
+  if (trainer_) {
+    equipment.trainer = &*trainer_;
+    equipment.sources = sources_->bytes();
+  }
+  if (arm.generator) {
+    equipment.generator = &*arm.generator;
+    equipment.destinations = destinations_->bytes();
+  }
+  if (peers_) {
+    equipment.peers = &*peers_;
+    equipment.share_of = [this, a](std::uint32_t process) { return share_of(a, process); };
+  }
+  arm.refit.emplace(arm.plan, setup_.model, setup_.processes, setup_.switches(a), equipment);
+  arm.row->most_extra_bytes = arm.refit->most_extra_bytes();
+}
+
+std::unique_ptr<GeneratorShare> Rank::share_of(std::size_t a, std::uint32_t process) const {
+  return std::make_unique<GeneratorShare>(setup_.model, *setup_.generator,
+                                          setup_.generator_rank(process).value(), setup_.request(a));
 }
 
 Deadline Rank::deadline() const {
@@ -193,7 +205,11 @@ void Rank::verify(std::size_t a) {
   Evidence evidence;
   run_once(a, &evidence);
   verify::Verdict verdict;
-  judge_wire(evidence, verdict);
+  if (arm.refit->writes_to_peers()) {
+    judge_mapping(a, verdict);
+  } else {
+    judge_wire(evidence, verdict);
+  }
   group_.doing("verifying");
   // Ranks of one host share its memory, and each needs room for what it should have got.
   const bool in_turn = setup_.spec.bench.backend.kind == device::Kind::cpu;
@@ -222,6 +238,29 @@ void Rank::judge_wire(const Evidence& evidence, verify::Verdict& verdict) {
     verdict[verify::Check::coverage].add(
         {"(buffers)", 0, "guard bytes", "other bytes", 1, "written beyond the end of a buffer"});
   }
+}
+
+/// Nothing was sent, so two ranks have to see the same bytes in the same memory: each looks at the next
+/// one's.
+void Rank::judge_mapping(std::size_t a, verify::Verdict& verdict) {
+  const auto seen_in = [&](const plan::Plan& plan, std::span<const std::byte> arena) {
+    const std::vector<std::uint64_t> digests = device::destination_digests(backend_->checker(), plan, arena);
+    return digest(std::as_bytes(std::span(digests)));
+  };
+  const Arm& arm = *arms_[a];
+  const std::uint64_t own = arm.generator ? seen_in(arm.generator->plan, destinations_->bytes()) : 0;
+  const std::vector<std::string> all = group_.all_gather(as_bytes(own), deadline());
+  const std::uint32_t next = (group_.rank() + 1) % group_.size();
+  const std::span<const std::byte> theirs = peers_->of(next);
+  if (theirs.empty()) return;
+  const std::unique_ptr<GeneratorShare> share = share_of(a, next);
+  const std::uint64_t seen = seen_in(share->plan, theirs), said = number_in(all[next], 0);
+  verify::Result& wire = verdict[verify::Check::wire];
+  wire.bytes += share->plan.destination_bytes;
+  if (seen == said) return;
+  wire.add({fmt::format("(parameters of rank {} as rank {} sees them)", next, group_.rank()), 0,
+            fmt::format("{:016x}", said), fmt::format("{:016x}", seen), 1,
+            "two processes see different bytes in the same memory"});
 }
 
 std::unique_ptr<device::Memory> Rank::reference(const Arm& arm) {

@@ -68,7 +68,10 @@ class Rank {
   };
 
   void run_once(std::size_t arm, Evidence* evidence);
+  void equip(std::size_t arm, transport::Exchange& exchange);
+  [[nodiscard]] std::unique_ptr<GeneratorShare> share_of(std::size_t arm, std::uint32_t process) const;
   void judge_wire(const Evidence& evidence, verify::Verdict& verdict);
+  void judge_mapping(std::size_t arm, verify::Verdict& verdict);
   void judge_parameters(std::size_t arm, const std::vector<std::uint64_t>& first, verify::Verdict& verdict);
   [[nodiscard]] std::unique_ptr<device::Memory> reference(const Arm& arm);
 
@@ -78,6 +81,7 @@ class Rank {
   ThreadPool pool_;
   std::optional<TrainerShare> trainer_;
   std::unique_ptr<device::Memory> sources_, destinations_;
+  std::optional<Peers> peers_;
   std::array<std::unique_ptr<Arm>, 2> arms_;
   run::Stages stages_;
   RankRow row_;

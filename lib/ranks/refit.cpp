@@ -42,7 +42,8 @@ Refit::Refit(const reshard::Reshard& plan, const model::Inventory& model, const 
       equipment_(equipment),
       direct_(switches.pipeline == plan::Pipeline::direct),
       fused_(switches_.shuffle == plan::Shuffle::fused),
-      rounds_(rounds_of(plan, model, processes, !direct_)),
+      rounds_(direct_ && equipment.peers != nullptr ? std::vector<Round>{}
+                                                    : rounds_of(plan, model, processes, !direct_)),
       meetings_(rounds_.size()) {
   const std::uint64_t held_before = equipment.ledger.current();
   if (!switches.double_buffer) slots_used_ = 1;
@@ -63,10 +64,17 @@ Refit::Refit(const reshard::Reshard& plan, const model::Inventory& model, const 
     }
     hooks_.emplace();
     relayout_.emplace(equipment.generator->plan, switches_, equipment.backend, equipment.ledger, *hooks_);
-    placer_.emplace(*equipment.generator, *relayout_, fused_, equipment.destinations.data());
+    placer_.emplace(*equipment.generator, in_arena(equipment.generator->plan, equipment.destinations.data()),
+                    &*relayout_);
+  }
+  if (direct_ && equipment.peers != nullptr) {
+    const PeerWrites::Sides sides{equipment.trainer, equipment.sources, equipment.generator,
+                                  equipment.destinations, equipment.process};
+    writes_.emplace(plan, processes, sides, *equipment.peers, equipment.share_of, equipment.backend);
   }
   scratch_ = equipment.backend.scratch(scratch_bytes, "rows that wait for all of their columns");
-  held_bytes_ = slots_used_ * (sizes.send + sizes.receive + 2 * kGuardBytes) + scratch_bytes;
+  held_bytes_ = slots_used_ * (sizes.send + sizes.receive + 2 * kGuardBytes) + scratch_bytes +
+                (writes_ ? writes_->staging_bytes() : 0);
   equipment.ledger.add(held_bytes_);
   most_extra_bytes_ = equipment.ledger.current() - held_before;
   for (std::size_t r = 0; r < rounds_.size(); ++r) lists_.push_back(lists_of(r));
@@ -96,7 +104,7 @@ std::byte* Refit::receive_buffer(std::size_t round) const {
   return slots_[round % slots_used_].receive->bytes().data();
 }
 
-Refit::Lists Refit::lists_of(std::size_t r) const {
+Refit::Lists Refit::lists_of(std::size_t r) {
   const Round& round = rounds_[r];
   const Meeting& meeting = meetings_[r];
   std::byte* const scratch = scratch_->bytes().data();
@@ -104,7 +112,7 @@ Refit::Lists Refit::lists_of(std::size_t r) const {
   const auto pack_item = [&](const Item& item) {
     std::byte* const buffer = send_buffer(r);
     ranks::pack(*equipment_.trainer, *item.transfer, equipment_.sources.data(), buffer + item.values,
-                buffer + item.scales, quant_options(), lists.pack);
+                buffer + item.scales, quant_options(), lists.pack.tasks);
   };
   for (const Message& message : round.send.messages) {
     for (const Item& item : message.items) pack_item(item);
@@ -112,7 +120,7 @@ Refit::Lists Refit::lists_of(std::size_t r) const {
   const auto place_item = [&](const Item& item, const std::byte* buffer) {
     const std::uint64_t size = size_of(model_.tensors[item.transfer->tensor].spec.dtype);
     placer_->place(item.transfer->tensor, item.transfer->box, lying_in(item, buffer, size), meeting, scratch,
-                   lists.place);
+                   lists.place.tasks);
   };
   for (const Message& message : round.receive.messages) {
     for (const Item& item : message.items) place_item(item, receive_buffer(r));
@@ -125,21 +133,30 @@ Refit::Lists Refit::lists_of(std::size_t r) const {
     }
     for (const Piece& piece : pieces_of(*equipment_.trainer, item.transfer->tensor, item.transfer->box,
                                         equipment_.sources.data())) {
-      placer_->place(item.transfer->tensor, piece.box, piece.at, meeting, scratch, lists.place);
+      placer_->place(item.transfer->tensor, piece.box, piece.at, meeting, scratch, lists.place.tasks);
     }
   }
-  if (placer_) placer_->place_met(meeting, scratch, lists.met);
+  if (placer_) placer_->place_met(meeting, scratch, lists.met.tasks);
+  // What a stack without these switches does tensor by tensor.
+  const bool cached = direct_ || switches_.loader == plan::Loader::cached;
+  prepare(lists.pack, direct_ || switches_.quantize != plan::Quantize::per_tensor);
+  prepare(lists.place, cached);
+  prepare(lists.met, cached);
   return lists;
 }
 
-void Refit::run_list(std::span<const device::Task> tasks, bool one_call, run::Stages& stages) {
-  if (tasks.empty()) return;
-  if (one_call) {
-    equipment_.backend.run(tasks);
-    stages.add(run::moved_by(tasks), 1);
+void Refit::prepare(List& list, bool one_call) {
+  list.bytes = run::moved_by(list.tasks);
+  if (one_call && !list.tasks.empty()) list.program = equipment_.backend.prepare(list.tasks);
+}
+
+void Refit::run_list(const List& list, run::Stages& stages) {
+  if (list.program != nullptr) {
+    equipment_.backend.run(*list.program);
+    stages.add(list.bytes, 1);
     return;
   }
-  for (const device::Task& task : tasks) {
+  for (const device::Task& task : list.tasks) {
     equipment_.backend.run({&task, 1});
     stages.add(run::moved_by(task), 1);
   }
@@ -158,7 +175,7 @@ void Refit::add_digests(const Parcel& parcel, std::byte* buffer,
 
 void Refit::pack(std::size_t r, run::Stages& stages, Evidence* evidence) {
   stages.enter("pack");
-  run_list(lists_[r].pack, direct_ || switches_.quantize != plan::Quantize::per_tensor, stages);
+  run_list(lists_[r].pack, stages);
   stages.enter("synchronize");
   equipment_.backend.finish(equipment_.deadline());
   if (evidence != nullptr) {
@@ -177,16 +194,16 @@ void Refit::place(std::size_t r, run::Stages& stages, Evidence* evidence) {
     stages.enter("verify");
     add_digests(rounds_[r].receive, receive_buffer(r), evidence->received);
   }
-  const bool cached = direct_ || switches_.loader == plan::Loader::cached;
   stages.enter("load");
-  run_list(lists_[r].place, cached, stages);
-  if (lists_[r].met.empty()) return;
+  run_list(lists_[r].place, stages);
+  if (lists_[r].met.tasks.empty()) return;
   stages.enter("quantize");
-  run_list(lists_[r].met, cached, stages);
+  run_list(lists_[r].met, stages);
 }
 
 void Refit::run(run::Stages& stages, Evidence* evidence) {
   equipment_.group.doing("moving weights");
+  if (writes_) writes_->run(stages);
   for (std::size_t r = 0; r < rounds_.size(); ++r) {
     if (r >= slots_used_) place(r - slots_used_, stages, evidence);
     pack(r, stages, evidence);

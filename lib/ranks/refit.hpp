@@ -14,6 +14,8 @@
 #include <span>
 #include <vector>
 
+#include "ranks/peer_writes.hpp"
+#include "ranks/peers.hpp"
 #include "ranks/rounds.hpp"
 #include "ranks/share.hpp"
 #include "ranks/tasks.hpp"
@@ -34,10 +36,13 @@ struct Equipment {
   transport::Exchange& exchange;
   run::MemoryLedger& ledger;
   const TrainerShare* trainer = nullptr;
-  std::span<std::byte> sources;
+  std::span<std::byte> sources{};
   const GeneratorShare* generator = nullptr;
-  std::span<std::byte> destinations;
+  std::span<std::byte> destinations{};
   double timeout_s = 60;
+  const Peers* peers = nullptr;  ///< where pipeline=direct writes straight into them
+  std::function<std::unique_ptr<GeneratorShare>(std::uint32_t process)> share_of{};
+  std::uint32_t process = 0;
   [[nodiscard]] Deadline deadline() const {
     return Deadline::after(std::chrono::duration<double>(timeout_s));
   }
@@ -63,7 +68,8 @@ class Refit {
   /// Poisons what is kept between refits.
   void poison(std::byte value);
 
-  [[nodiscard]] const std::vector<Round>& rounds() const noexcept { return rounds_; }
+  /// Whether it writes into the other ranks' memory.
+  [[nodiscard]] bool writes_to_peers() const noexcept { return writes_.has_value(); }
   /// What the rank never holds more of, beside sources and parameters: two slots, the scratch of late
   /// quantization, and what Relayout keeps.
   [[nodiscard]] std::uint64_t most_extra_bytes() const noexcept { return most_extra_bytes_; }
@@ -72,9 +78,14 @@ class Refit {
   struct Slot {
     std::unique_ptr<device::Memory> send, receive;
   };
-  /// Lists that are the same in every refit.
+  /// Work that is the same in every refit: in one call, prepared, or a call for each task.
+  struct List {
+    std::vector<device::Task> tasks;
+    std::unique_ptr<device::Program> program;
+    std::uint64_t bytes = 0;
+  };
   struct Lists {
-    std::vector<device::Task> pack, place, met;
+    List pack, place, met;
   };
 
   [[nodiscard]] std::byte* send_buffer(std::size_t round) const;
@@ -82,11 +93,11 @@ class Refit {
   [[nodiscard]] quant::Options quant_options() const noexcept {
     return {switches_.rounding, switches_.zero_scale, switches_.non_finite};
   }
-  [[nodiscard]] Lists lists_of(std::size_t round) const;
+  [[nodiscard]] Lists lists_of(std::size_t round);
   void pack(std::size_t round, run::Stages& stages, Evidence* evidence);
   void place(std::size_t round, run::Stages& stages, Evidence* evidence);
-  /// By what the switches say belongs into one call.
-  void run_list(std::span<const device::Task> tasks, bool one_call, run::Stages& stages);
+  void prepare(List& list, bool one_call);
+  void run_list(const List& list, run::Stages& stages);
   void add_digests(const Parcel& parcel, std::byte* buffer, std::map<std::uint32_t, std::uint64_t>& digests);
   void check_guards(Evidence& evidence);
 
@@ -103,6 +114,7 @@ class Refit {
   std::optional<run::Relayout> relayout_;
   std::optional<Placer> placer_;
   std::vector<Lists> lists_;  ///< by round
+  std::optional<PeerWrites> writes_;
   std::uint64_t held_bytes_ = 0, most_extra_bytes_ = 0;
 };
 

@@ -85,6 +85,37 @@ const Meeting::Rows* Meeting::find(const Placed& placed) const {
   return found == rows_.end() ? nullptr : &found->second;
 }
 
+MatrixAddress in_arena(const plan::Plan& plan, std::byte* arena) {
+  return [&plan, arena](std::uint32_t destination, std::uint64_t matrix) {
+    const plan::Destination& to = plan.destinations[destination];
+    return arena + to.offset + matrix * to.matrix_bytes;
+  };
+}
+
+namespace {
+
+/// Rows [begin, end) of the segment's source that a part of a box feeds; none where they do not meet.
+Fed rows_of(const plan::Segment& segment, const Placed& placed, const Box& part) {
+  const std::uint64_t local_row = placed.local_row + part.row - placed.box.row;
+  return {&segment, &placed, part, std::max(local_row, segment.source_row),
+          std::min(local_row + part.rows, segment.source_row + segment.rows)};
+}
+
+}  // namespace
+
+std::vector<Fed> fed_by(const GeneratorShare& share, std::uint32_t tensor, const Box& box) {
+  std::vector<Fed> all;
+  for (const Placed& placed : share.placed.of(tensor)) {
+    const Box part = reshard::intersection(placed.box, box);
+    if (part.empty()) continue;
+    for (const std::uint32_t segment : share.segments[placed.local]) {
+      const Fed fed = rows_of(share.plan.segments[segment], placed, part);
+      if (fed.begin < fed.end) all.push_back(fed);
+    }
+  }
+  return all;
+}
+
 void Placer::place(std::uint32_t tensor, const Box& box, const Lying& at, const Meeting& meeting,
                    std::byte* scratch, std::vector<device::Task>& tasks) const {
   const std::uint64_t size = size_of(share_.model.tensors[tensor].spec.dtype);
@@ -132,11 +163,13 @@ void Placer::place_met(const Meeting& meeting, const std::byte* scratch,
 
 void Placer::place_rows(const plan::Segment& segment, const Placed& placed, const Box& box, const Lying& at,
                         std::vector<device::Task>& tasks) const {
+  const Fed fed = rows_of(segment, placed, box);
+  const std::uint64_t begin = fed.begin, end = fed.end;
+  if (begin >= end) return;
+  std::byte* const values = address_(segment.destination, segment.matrix);
+  if (values == nullptr) return;
   const std::uint64_t local_row = placed.local_row + box.row - placed.box.row;
   const std::uint64_t local_col = placed.local_col + box.col - placed.box.col;
-  const std::uint64_t begin = std::max(local_row, segment.source_row);
-  const std::uint64_t end = std::min(local_row + box.rows, segment.source_row + segment.rows);
-  if (begin >= end) return;
   const plan::Plan& plan = share_.plan;
   const plan::Source& source = plan.sources[segment.source];
   const plan::Destination& to = plan.destinations[segment.destination];
@@ -144,13 +177,14 @@ void Placer::place_rows(const plan::Segment& segment, const Placed& placed, cons
   device::Task task;
   task.from = at.values + (begin - local_row) * at.pitch;
   task.row_bytes = at.pitch;
-  task.values = destinations_ + to.offset + segment.matrix * to.matrix_bytes;
+  task.values = values;
   task.row_begin = segment.row_begin + begin - segment.source_row;
   task.rows = end - begin;
   task.cols = box.cols;
   task.to_col = local_col;
   task.to_cols = segment.cols;
-  if (fused_ && to.row_map != plan::kNone) task.row_map = &plan.row_maps[to.row_map];
+  const bool fused = relayout_ == nullptr || relayout_->is_fused();
+  if (fused && to.row_map != plan::kNone) task.row_map = &plan.row_maps[to.row_map];
   task.tensor = &source.spec.name;
   task.first_row = begin;
   if (segment.op != plan::Op::quantize) {
@@ -163,9 +197,9 @@ void Placer::place_rows(const plan::Segment& segment, const Placed& placed, cons
     return;
   }
   const plan::Destination& scale = plan.destinations[to.scale];
-  std::byte* const canonical = relayout_.canonical_scales(to.scale, segment.matrix);
-  std::byte* const scales =
-      canonical != nullptr ? canonical : destinations_ + scale.offset + segment.matrix * scale.matrix_bytes;
+  std::byte* const canonical =
+      relayout_ == nullptr ? nullptr : relayout_->canonical_scales(to.scale, segment.matrix);
+  std::byte* const scales = canonical != nullptr ? canonical : address_(to.scale, segment.matrix);
   const plan::ScaleLayout layout = canonical != nullptr ? plan::ScaleLayout::row_major : scale.scale_layout;
   if (at.scales == nullptr) {
     task.op = device::Op::quantize;

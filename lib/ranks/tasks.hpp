@@ -59,12 +59,17 @@ class Meeting {
   std::uint64_t bytes_ = 0;
 };
 
-/// Where a generator rank puts what comes.
+/// Where the first byte of a matrix of a parameter is; null: rows that belong there are left out.
+using MatrixAddress = std::function<std::byte*(std::uint32_t destination, std::uint64_t matrix)>;
+/// In an arena of a plan's parameters.
+[[nodiscard]] MatrixAddress in_arena(const plan::Plan& plan, std::byte* arena);
+
+/// Where a generator rank wants what comes.
 class Placer {
  public:
-  /// `relayout` says where canonical scales wait; with `fused` rows go to their stored place at once.
-  Placer(const GeneratorShare& share, const run::Relayout& relayout, bool fused, std::byte* destinations)
-      : share_(share), relayout_(relayout), fused_(fused), destinations_(destinations) {}
+  /// Rows go to their stored place at once, or with `relayout` to where they wait for its pass.
+  Placer(const GeneratorShare& share, MatrixAddress address, const run::Relayout* relayout = nullptr)
+      : share_(share), address_(std::move(address)), relayout_(relayout) {}
 
   /// Tasks that place a box. Columns that would cut a block go to `meeting` at `scratch`.
   void place(std::uint32_t tensor, const reshard::Box& box, const Lying& at, const Meeting& meeting,
@@ -77,10 +82,19 @@ class Placer {
                   const Lying& at, std::vector<device::Task>& tasks) const;
 
   const GeneratorShare& share_;
-  const run::Relayout& relayout_;
-  bool fused_;
-  std::byte* destinations_;
+  MatrixAddress address_;
+  const run::Relayout* relayout_;
 };
+
+/// Rows of one segment that a box feeds.
+struct Fed {
+  const plan::Segment* segment = nullptr;
+  const reshard::Placed* placed = nullptr;
+  reshard::Box part;                 ///< of the whole tensor: the placed part of the box
+  std::uint64_t begin = 0, end = 0;  ///< rows of the source of the rank's own plan
+};
+[[nodiscard]] std::vector<Fed> fed_by(const GeneratorShare& share, std::uint32_t tensor,
+                                      const reshard::Box& box);
 
 /// Whether a box of a quantized tensor begins or ends inside a block.
 [[nodiscard]] bool cuts_blocks(const reshard::Box& box) noexcept;

@@ -29,6 +29,7 @@ class Relayout {
 
   /// Poisons what is kept between refits.
   void poison(std::byte value);
+  [[nodiscard]] bool is_fused() const noexcept { return switches_.shuffle == plan::Shuffle::fused; }
   /// Where the row-major scales of one matrix have to be loaded; null: where they are stored, in their
   /// layout.
   [[nodiscard]] std::byte* canonical_scales(std::uint32_t scale_destination, std::uint64_t matrix) const;

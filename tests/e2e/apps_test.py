@@ -7,6 +7,7 @@ import os
 import pathlib
 import random
 import re
+import shutil
 import signal
 import struct
 import subprocess
@@ -160,6 +161,17 @@ class Arguments(unittest.TestCase):
             done = subprocess.run([BIN / "refit-bench", "--model", odd, "--steps", "1", "--quiet", "--json", "/dev/null"],
                                   capture_output=True, timeout=PATIENCE)
             self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_a_report_never_replaces_what_is_read_and_a_lone_file_needs_a_model(self):
+        with tempfile.TemporaryDirectory() as folder:
+            folder = pathlib.Path(folder)
+            config = folder / "config.json"
+            config.write_text((QWEN / "config.json").read_text())
+            for option in ("--model", "--checkpoint"):
+                self.refused(bench(option, folder, "--dry-run", "--json", config), "--json", "config.json")
+            self.assertEqual(config.read_text(), (QWEN / "config.json").read_text())
+            (folder / "model.safetensors").write_bytes(struct.pack("<Q", 2) + b"{}")
+            self.refused(bench("--checkpoint", folder / "model.safetensors"), "brings no config.json", "--model")
 
     def test_unknown_backends_and_transports_are_refused_by_name(self):
         self.refused(bench("--scenario", "tiny-moe", "--backend", "nonsense"), "nonsense", "cpu", "cuda")
@@ -928,6 +940,13 @@ class Convert(unittest.TestCase):
             self.refused(option, word, arguments=(option, word))
         self.refused("linear-128x4", "bf16", arguments=("--format", "bf16", "--layout", "linear-128x4"))
 
+    def test_experts_that_are_treated_unlike_are_a_warning(self):
+        write_moe(self.folder / "src")
+        done = run("refit-convert", self.folder / "src", self.folder / "out", "--ignore", "layers.1.mlp.experts.0.")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("model.layers.1.mlp.experts: some experts are MXFP8 and some are not", done.stderr)
+        self.assertEqual(done.stderr.count("some experts"), 1)
+
     def test_a_report_says_what_was_done(self):
         write_tensors(self.src, {"a.weight": ("BF16", [4, 64], bytes(512)), "b": ("F32", [3], bytes(12))})
         done = run("refit-convert", self.src, self.dst, "--json", "-", "--rounding", "torchao-even")
@@ -1005,6 +1024,11 @@ class Convert(unittest.TestCase):
         (source / "tokenizer.json").unlink()
         (source / "tokenizer.json").symlink_to("nowhere")
         self.refused("tokenizer.json", src=source, dst=self.folder / "new")
+        # And before the weights, whose first one would be refused too.
+        with open(source / "model-00001-of-00002.safetensors", "r+b") as file:
+            file.seek(-2, os.SEEK_END)
+            file.write(b"\xc0\x7f")
+        self.refused("tokenizer.json", src=source, dst=self.folder / "new", arguments=("--select", "*"))
 
     def test_a_config_of_another_model_is_refused(self):
         source = self.folder / "src"
@@ -1119,6 +1143,80 @@ class Convert(unittest.TestCase):
                 self.assertIn("interrupted", err)
                 self.assertEqual(os.listdir(self.folder), [self.src.name])
 
+    def test_a_signal_that_comes_twice_leaves_nothing(self):
+        self.huge_source()
+        process = subprocess.Popen([BIN / "refit-convert", self.src, self.dst, "--threads", "1"],
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(process.kill)
+        wait_until(lambda: len(os.listdir(self.folder)) > 1 or process.poll() is not None, 60, "the first byte")
+        for number in (signal.SIGINT, signal.SIGINT, signal.SIGTERM):
+            process.send_signal(number)
+            time.sleep(0.001)
+        _, err = process.communicate(timeout=PATIENCE)
+        self.assertEqual(process.returncode, 3, err)
+        self.assertEqual(os.listdir(self.folder), [self.src.name])
+
+    def test_a_result_in_its_source_is_not_mentioned_while_it_has_another_name(self):
+        source = self.folder / "src"
+        write_moe(source, num_hidden_layers=1)
+        done = run("refit-convert", source, source / "mxfp8")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertNotIn("note", done.stdout)
+
+    def test_a_machine_that_has_no_more_to_give_is_no_bad_input(self):
+        self.huge_source()
+        command = f'ulimit -v 1000000; exec "{BIN}/refit-convert" "{self.src}" "{self.dst}"'
+        if b"asan" in (BIN / "refit-convert").read_bytes():
+            self.skipTest("a sanitizer needs more address space than the limit")
+        done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=PATIENCE)
+        self.assertEqual(done.returncode, 3, done.stderr)
+        self.assertIn(f"{self.src}: cannot map the", done.stderr)
+
+    def test_nothing_to_quantize_is_said(self):
+        write_moe(self.folder / "src", num_hidden_layers=1)
+        for arguments, words in ((("--recipe", "mlp", "--ignore", "experts"), "the recipe mlp chooses and --ignore leaves"),
+                                 (("--ignore", "*"), "the recipe routed-experts chooses and --ignore leaves")):
+            self.convert(*arguments, src=self.folder / "src", dst=self.folder / "out")
+            self.assertIn("nothing in the result is MXFP8", self.warned)
+            self.assertIn(words, self.warned)
+        self.convert("--recipe", "none", src=self.folder / "src", dst=self.folder / "out")
+        self.assertEqual(self.warned, "")
+        write_tensors(self.src, {"norm": ("BF16", [32], bytes(64))})
+        self.convert()
+        self.assertIn("nothing in the result is MXFP8", self.warned)
+
+    def test_a_rank_of_a_tensor_of_other_dimensions_is_refused(self):
+        source = self.folder / "src"
+        tensors = write_moe(source, num_hidden_layers=1)
+        for file in source.glob("*.safetensors*"):
+            file.unlink()
+        name = "model.layers.0.self_attn.q_proj.weight"
+        dtype, shape, data = tensors[name]
+        for other in ([1, *shape], [1, 1, *shape], [math.prod(shape)]):
+            write_tensors(source / "model.safetensors", tensors | {name: (dtype, other, data)})
+            self.refused(name, f"it has {len(other)} dimensions, and in config.json's model 2", src=source,
+                         arguments=("--tp-size", "2"), dst=self.folder / "new")
+            self.assertEqual(self.convert(src=source, dst=self.folder / "out")[name], (dtype, other, data))
+
+    def test_tensors_without_elements_may_have_any_other_dimensions(self):
+        most = (1 << 64) - 1
+        for shape in ([most, 0], [0, 1 << 63], [1 << 63, 0, 32], [most, most, 0], [most, 0, most], [0, 64, 32], [2, 3, 0, 32],
+                      [most, most, 0, most]):
+            write_tensors(self.src, {"a.weight": ("BF16", shape, b""), "b.weight": ("BF16", [1, 32], bytes(64))})
+            for arguments in ((), ("--layout", "linear-128x4"), ("--format", "bf16"), ("--select", "b")):
+                with self.subTest(shape=shape, arguments=arguments):
+                    made = self.convert(*arguments)
+                    self.assertEqual(made["a.weight"][1], shape)
+                    subcommand = "files" if "bf16" in arguments else "quantized"
+                    done = run("refit-verify", subcommand, self.src, self.dst)
+                    self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+    def test_counts_are_whole_numbers_in_range(self):
+        write_tensors(self.src, {"weight": ("BF16", [1, 32], bytes(64))})
+        for option, text in (("--tp-size", "0"), ("--tp-size", "-1"), ("--tp-size", "1e3"),
+                             ("--tp-rank", "-1"), ("--tp-size", str(1 << 64))):
+            self.refused(f'{option}: "{text}" is not a whole number', arguments=(f"{option}={text}",))
+
     def test_a_full_disk_leaves_nothing(self):
         write_moe(self.folder / "src", num_hidden_layers=1)
         self.convert(src=self.folder / "src", dst=self.folder / "out", *("--recipe", "none"))
@@ -1168,6 +1266,24 @@ class Files(unittest.TestCase):
             self.assertIn("would replace it", done.stderr)
         done = run("refit-convert", a, str(self.folder / "b.safetensors"), "--json", a)
         self.assertEqual(done.returncode, 2, done.stderr)
+        model = self.folder.parent / (self.folder.name + "-model")
+        write_moe(model, num_hidden_layers=1)
+        self.addCleanup(shutil.rmtree, model)
+        index, link = model / "model.safetensors.index.json", self.folder / "model"
+        link.symlink_to(model)
+        files = {path.name: path.read_bytes() for path in model.iterdir()}
+        for source in (model, index, link):
+            for name in ("config.json", "tokenizer.json", index.name, "model-00001-of-00002.safetensors"):
+                for arguments in (("refit-convert", source, self.folder / "new", "--json", model / name),
+                                  ("refit-verify", "files", source, a, "--json", model / name),
+                                  ("refit-verify", "quantized", a, source, "--junit", model / name)):
+                    done = run(*arguments)
+                    self.assertEqual(done.returncode, 2, done.stderr)
+                    self.assertIn("would replace it", done.stderr)
+        done = run("refit-verify", "engine", a, a, "--model", model / "config.json", "--json", model / "config.json")
+        self.assertIn("would replace it", done.stderr)
+        self.assertEqual({path.name: path.read_bytes() for path in model.iterdir()}, files)
+        link.unlink()
         self.assertEqual(pathlib.Path(a).read_bytes(), before)
         self.assertEqual(sorted(os.listdir(self.folder)), ["a.safetensors", "link"])
 
@@ -1176,6 +1292,39 @@ class Files(unittest.TestCase):
         done = run("refit-verify", "quantized", a, a)
         self.assertEqual(done.returncode, 2, done.stdout)
         self.assertIn("holds no MXFP8 tensor", done.stderr)
+
+    def test_a_router_bias_in_bf16_is_no_quantization(self):
+        name = "model.layers.0.mlp.gate.e_score_correction_bias"
+        weight = {"x.weight": ("BF16", [1, 32], bytes(64)), "norm": ("F32", [1], bytes(4))}
+        mxfp8 = {"x.weight": ("F8_E4M3", [1, 32], bytes(32)), "x.weight_scale": ("U8", [1, 1], bytes(1)),
+                 "norm": ("BF16", [1], bytes(2))}
+        a = self.write("a", **weight, **{name: ("F32", [2], struct.pack("<2f", 3, 3.0007))})
+        b = self.write("b", **mxfp8, **{name: ("BF16", [2], b"\x40\x40\x40\x40")})
+        done = run("refit-verify", "quantized", a, b)
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        self.assertIn(f"{name}: is BF16, expected F32", done.stdout)
+        self.assertIn("norm is a cast of F32 to BF16", done.stdout)
+
+    def test_a_tied_head_is_judged_where_it_is_there(self):
+        model = self.folder / "model"
+        tensors = write_moe(model, num_hidden_layers=1, tie_word_embeddings=True, without=("lm_head.weight",))
+        embedding = tensors["model.embed_tokens.weight"]
+        for head, code in ((None, 0), (embedding, 0), ((*embedding[:2], bytes(len(embedding[2]))), 1)):
+            with self.subTest(code=code):
+                dump = {"model.embed_tokens.weight": embedding} | ({"lm_head.weight": head} if head else {})
+                write_tensors(self.folder / "dump", dump)
+                done = run("refit-verify", "engine", model, self.folder / "dump", "--model", model, "--max-report", "100")
+                self.assertEqual(done.returncode, 1, done.stderr)  # the other parameters are missing
+                self.assertNotIn("not judged", done.stdout)
+                self.assertNotIn("model.embed_tokens.weight:", done.stdout)
+                self.assertEqual("lm_head.weight: " in done.stdout, code == 1, done.stdout)
+
+    def test_counts_of_the_verifier_are_whole_numbers_in_range(self):
+        for option, text in (("--tp-size", "0"), ("--tp-size", "-1"), ("--ep-size", "0"), ("--ep-rank", "-1"),
+                             ("--max-report", "-1"), ("--tp-size", "4294967297")):
+            done = run("refit-verify", "engine", "a", "b", "--model", "c", f"{option}={text}")
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertIn(f'{option}: "{text}" is not a whole number', done.stderr)
 
     def test_every_documented_command_prints_what_the_document_says(self):
         program, runs = documented_runs()

@@ -23,10 +23,10 @@ inline void check_row_quantizer(device::RowQuantizer& quantizer) {
         bits = static_cast<std::uint16_t>(random());
         if ((bits & 0x7F80) == 0x7F80) bits = 0;
       }
-      struct Bytes {
+      struct Made {
         std::vector<std::uint8_t> q, scales;
       };
-      const auto rows_into = [&](Bytes& out) {
+      const auto rows_into = [&](Made& out) {
         out.q.assign(rows * stride, 0xAB);
         out.scales.assign(rows * stride, 0xAB);
         std::vector<quant::Row> list;
@@ -35,7 +35,7 @@ inline void check_row_quantizer(device::RowQuantizer& quantizer) {
         }
         return list;
       };
-      Bytes expected, got;
+      Made expected, got;
       REQUIRE(quant::quantize_rows(rows_into(expected), k, options));
       CAPTURE(quant::name_of(rounding), k, rows);
       REQUIRE(quantizer.quantize(rows_into(got), k, options));

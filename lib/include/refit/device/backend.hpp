@@ -72,6 +72,12 @@ struct StageTime {
   double seconds = 0;
 };
 
+struct PeerCopy {
+  std::byte* to = nullptr;
+  const std::byte* from = nullptr;
+  std::uint64_t bytes = 0;
+};
+
 struct HandleCounts {
   std::uint64_t opened = 0, closed = 0;
 };
@@ -115,6 +121,11 @@ class Backend {
   virtual void run(const Program& program) = 0;
   /// A plain copy within the backend's memory, as a framework's tensor.copy_ does it.
   virtual void copy(std::byte* to, const std::byte* from, std::uint64_t bytes) = 0;
+  /// Plain copies into memory that other ranks allocated: after everything that was asked for before, beside
+  /// what is asked for later. finish() waits for them, too. Returns a number for after_copies().
+  [[nodiscard]] virtual std::uint64_t copy_to_peers(std::span<const PeerCopy> copies) = 0;
+  /// What is asked for later begins when these copies, and all before them, are done.
+  virtual void after_copies(std::uint64_t number) = 0;
   virtual void shuffle_in_place(const Shuffle& what) = 0;
   /// The same bytes in every byte of the range.
   virtual void fill(std::span<std::byte> range, std::byte value) = 0;

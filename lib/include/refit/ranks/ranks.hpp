@@ -21,6 +21,9 @@ struct Spec {
   reshard::TrainerForm form = reshard::TrainerForm::megatron;
   bool colocated = true;
   std::uint32_t gpus_per_node = 8;
+  /// pipeline=direct writes into the other ranks' parameters, which have to be on the same host; other arms
+  /// use the exchange all the same.
+  bool peer_memory = false;
 
   /// Processes: the larger side when colocated, else both sides together.
   [[nodiscard]] std::uint32_t processes() const noexcept;
@@ -54,7 +57,7 @@ struct Result {
   run::BenchResult bench;  ///< of all ranks: times are the slowest rank's, bytes the sum
   std::vector<RankRow> ranks;
   reshard::Parallelism trainer, generator;  ///< resolved
-  std::string exchange;                     ///< how bytes moved: "threads", "mpi"
+  std::string exchange;                     ///< how bytes moved: "threads", "mpi", "nccl", "mpi+peer"
   std::vector<std::string> notes;
   std::uint32_t rounds_control = 0, rounds_treatment = 0;
 };

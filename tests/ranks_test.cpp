@@ -7,6 +7,7 @@
 #include "refit/base/error.hpp"
 #include "refit/ranks/ranks.hpp"
 #include "support/catch.hpp"
+#include "support/deferring_backend.hpp"
 #include "support/rank_suite.hpp"
 #include "support/tiny_model.hpp"
 
@@ -64,11 +65,16 @@ class Corrupting : public transport::Exchange {
   int left_;
 };
 
-ranks::Result bench(const ranks::Spec& spec, int corrupt_at = -1) {
+std::unique_ptr<device::Backend> deferring(const device::Choice&) {
+  return std::make_unique<test::DeferringBackend>();
+}
+
+ranks::Result bench(const ranks::Spec& spec, int corrupt_at = -1,
+                    const run::MakeBackend& make_backend = host) {
   ranks::Result result;
   transport::run_thread_ranks(spec.processes(), [&](transport::ThreadRank& rank) {
     Corrupting corrupting(*rank.exchange, rank.group->rank() == 1 ? corrupt_at : -1);
-    ranks::Result own = ranks::run_bench(spec, *rank.group, corrupting, host);
+    ranks::Result own = ranks::run_bench(spec, *rank.group, corrupting, make_backend);
     if (rank.group->rank() == 0) result = std::move(own);
   });
   return result;
@@ -150,6 +156,19 @@ TEST_CASE("direct writes into other ranks' parameters give the same bytes as mes
     CHECK(result.exchange == "threads+peer");
     for (const ranks::RankRow& row : result.ranks) {
       CHECK(row.treatment.peak_extra_bytes <= row.treatment.most_extra_bytes);
+    }
+  }
+}
+
+TEST_CASE("no rank reads or writes what another's device still works on") {
+  for (const bool peer_memory : {false, true}) {
+    for (const char* gen : {"dp=2", "tp=2"}) {
+      CAPTURE(peer_memory, gen);
+      ranks::Spec spec = tiny_ranks("ep=2", gen, kStaged, kDirect);
+      spec.peer_memory = peer_memory;
+      const ranks::Result result = bench(spec, -1, deferring);
+      CHECK(complaints(result.bench.control) == "");
+      CHECK(complaints(result.bench.treatment) == "");
     }
   }
 }

@@ -148,6 +148,8 @@ void Rank::update_weights() {
 }
 
 void Rank::run_once(std::size_t a, Evidence* evidence) {
+  // Others may write here from the barrier on: nothing that was asked for before may still be under way.
+  backend_->finish(deadline());
   group_.doing("waiting for the start");
   group_.barrier(deadline());
   stages_.start();

@@ -796,6 +796,7 @@ class Convert(unittest.TestCase):
         self.assertEqual(self.convert(*arguments, "--backend", "cuda", src=self.folder / "src", dst=self.folder / "gpu"),
                          self.convert(*arguments, src=self.folder / "src", dst=self.folder / "cpu"))
         write_tensors(self.src, {"weight": ("BF16", [2, 32], bytes(120) + b"\x80\x7f" + bytes(6))})
+        self.dst.unlink()
         self.refused("weight", "[1, 28]", "inf", arguments=("--backend", "cuda"))
         self.assertEqual(self.convert("--backend", "cuda", "--non-finite", "as-producer"),
                          self.convert("--non-finite", "as-producer"))

@@ -255,7 +255,8 @@ class Builder {
       }
     }
     for (const auto& [module, found] : experts_of) {
-      if (!found[0] || !found[1]) continue;
+      // A file by itself is nobody's to load.
+      if (!found[0] || !found[1] || !source_.checkpoint->directory()) continue;
       out_.warnings.push_back(fmt::format(
           "{}: some experts are MXFP8 and some are not; vLLM loads all of a layer in one form", module));
     }

@@ -7,6 +7,7 @@
 #include "refit/base/error.hpp"
 #include "refit/transport/group.hpp"
 #include "support/catch.hpp"
+#include "support/error_of.hpp"
 
 using namespace refit;
 using namespace refit::scenario;
@@ -58,11 +59,6 @@ std::string refusal(const Scenario& scenario, const ReplayRequest& request, std:
     return error.what();
   }
   return "";
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  CAPTURE(text, part);
-  return text.find(part) != text.npos;
 }
 
 }  // namespace

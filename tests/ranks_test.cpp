@@ -93,13 +93,22 @@ std::string complaints(const run::ArmResult& arm) {
 constexpr const char* kStaged = "pipeline=staged,prequantize=off";
 constexpr const char* kDirect = "pipeline=direct,prequantize=on";
 
+/// Ranks of both sides.
+struct Pair {
+  const char *train, *gen;
+  bool colocated;
+
+  /// Staged against direct.
+  [[nodiscard]] ranks::Spec spec() const {
+    ranks::Spec spec = tiny_ranks(train, gen, kStaged, kDirect);
+    spec.colocated = colocated;
+    return spec;
+  }
+};
+
 }  // namespace
 
 TEST_CASE("ranks of every layout get every byte, staged and direct") {
-  struct Pair {
-    const char *train, *gen;
-    bool colocated;
-  };
   for (const Pair& pair : std::initializer_list<Pair>{{"", "", true},
                                                       {"ep=4", "tp=2,dp=2", true},
                                                       {"ep=4", "ep=4,tp=4", true},
@@ -112,8 +121,7 @@ TEST_CASE("ranks of every layout get every byte, staged and direct") {
                                                       {"tp=2,etp=2,ep=1", "ep=2,tp=2", false},
                                                       {"ep=8", "tp=1", true}}) {
     CAPTURE(pair.train, pair.gen, pair.colocated);
-    ranks::Spec spec = tiny_ranks(pair.train, pair.gen, kStaged, kDirect);
-    spec.colocated = pair.colocated;
+    const ranks::Spec spec = pair.spec();
     const ranks::Result result = bench(spec);
     for (const run::ArmResult* arm : {&result.bench.control, &result.bench.treatment}) {
       CHECK(complaints(*arm) == "");
@@ -134,10 +142,6 @@ TEST_CASE("ranks of every layout get every byte, staged and direct") {
 }
 
 TEST_CASE("direct writes into other ranks' parameters give the same bytes as messages do") {
-  struct Pair {
-    const char *train, *gen;
-    bool colocated;
-  };
   for (const Pair& pair : std::initializer_list<Pair>{{"ep=2", "dp=2", true},
                                                       {"ep=2", "tp=2", true},
                                                       {"ep=4", "tp=2,dp=2", true},
@@ -146,8 +150,7 @@ TEST_CASE("direct writes into other ranks' parameters give the same bytes as mes
                                                       {"fsdp=3", "tp=2", false},
                                                       {"ep=8", "tp=1", true}}) {
     CAPTURE(pair.train, pair.gen, pair.colocated);
-    ranks::Spec spec = tiny_ranks(pair.train, pair.gen, kStaged, kDirect);
-    spec.colocated = pair.colocated;
+    ranks::Spec spec = pair.spec();
     spec.peer_memory = true;
     const ranks::Result result = bench(spec);
     CHECK(complaints(result.bench.control) == "");

@@ -11,6 +11,9 @@
 namespace refit::apps {
 namespace {
 
+/// What stays free on a GPU beside the replay.
+constexpr std::uint64_t kSparedBytes = 512u << 20;
+
 device::Transport transport_of(const BackendOptions& options, const std::string& name, device::Kind kind) {
   if (name == "auto") {
     return kind == device::Kind::cpu ? device::Transport::shm : device::Transport::cuda_ipc;
@@ -57,6 +60,11 @@ device::Choice backend_choice(const BackendOptions& options, const std::string& 
     fail_input("--device chooses a GPU and needs --backend cuda");
   }
   return choice;
+}
+
+std::uint64_t usable_memory(const device::Choice& choice) {
+  const std::uint64_t free = make_backend(choice)->available_memory();
+  return free > kSparedBytes ? free - kSparedBytes : 1;
 }
 
 }  // namespace refit::apps

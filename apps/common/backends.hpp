@@ -21,10 +21,10 @@ void add_backend_options(CLI::App& app, BackendOptions& options, const std::stri
 /// name) of another backend.
 [[nodiscard]] device::Choice backend_choice(const BackendOptions& options, const std::string& transport);
 
-/// What stays free on a GPU beside the replay, for other users of it.
-inline constexpr std::uint64_t kSparedBytes = 512u << 20;
-
 /// Error(input) for a backend that this build lacks, Error(runtime) for one that cannot run here.
 [[nodiscard]] std::unique_ptr<device::Backend> make_backend(const device::Choice& choice);
+
+/// What a replay may take of a GPU's free memory: all but a little for other users of it, at least 1 byte.
+[[nodiscard]] std::uint64_t usable_memory(const device::Choice& choice);
 
 }  // namespace refit::apps

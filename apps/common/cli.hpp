@@ -9,6 +9,8 @@
 #include <string>
 #include <string_view>
 
+#include "refit/base/error.hpp"
+
 namespace refit::apps {
 
 /// Parses the command line and calls `body`. Returns its result, or 0 after --help and --version, 2 for a
@@ -18,6 +20,16 @@ namespace refit::apps {
 
 /// "NAME 0.1.0 (commit 0123456789ab, modified)".
 [[nodiscard]] std::string version_line(const std::string& name);
+
+/// What `body` returns. Its Error gets the option in front that its text came from.
+template <typename Body>
+decltype(auto) from_option(const char* option, Body&& body) {
+  try {
+    return body();
+  } catch (const Error& error) {
+    throw Error(error.kind(), std::string(option) + ": " + error.what());
+  }
+}
 
 /// Writes to standard error as far as it takes it: what nobody can read is no reason to stop.
 void write_stderr(std::string_view text) noexcept;

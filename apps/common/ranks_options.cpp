@@ -1,8 +1,7 @@
 // Adding the options, and reading them.
 #include "common/ranks_options.hpp"
 
-#include <fmt/format.h>
-
+#include "common/cli.hpp"
 #include "refit/base/error.hpp"
 #include "refit/reshard/report.hpp"
 
@@ -26,11 +25,7 @@ void add_ranks_options(CLI::App& app, RanksOptions& options) {
 }
 
 reshard::Parallelism parallelism_option(const char* option, const std::string& text, reshard::Side side) {
-  try {
-    return reshard::parse_parallelism(text, side);
-  } catch (const Error& error) {
-    throw Error(error.kind(), fmt::format("{}: {}", option, error.what()));
-  }
+  return from_option(option, [&] { return reshard::parse_parallelism(text, side); });
 }
 
 reshard::TrainerForm trainer_form_of(const RanksOptions& options, const reshard::Parallelism& trainer) {

@@ -14,16 +14,6 @@
 namespace refit::apps {
 namespace {
 
-/// Error(input) that says which option the text came from.
-template <typename Body>
-void from_option(const char* name, Body&& body) {
-  try {
-    body();
-  } catch (const Error& error) {
-    throw Error(error.kind(), fmt::format("{}: {}", name, error.what()));
-  }
-}
-
 std::vector<std::string> words(const std::string& text) {
   std::vector<std::string> words;
   for (std::size_t begin = 0; begin < text.size();) {
@@ -127,17 +117,22 @@ scenario::Scenario chosen_scenario(const RefitOptions& options) {
   return scenario;
 }
 
-void choose_backend(RefitOptions& options, bool dry_run) {
+void set_backend(RefitOptions& options, const std::string& transport) {
   device::Choice& choice = options.replay.backend;
   const unsigned threads = choice.threads;
-  choice = backend_choice(options.backend, options.transport);
+  choice = backend_choice(options.backend, transport);
   choice.threads = threads;
   choice.timeout_s = options.timeout_s;
+}
+
+void choose_backend(RefitOptions& options, bool dry_run) {
+  set_backend(options, options.transport);
+  const device::Choice& choice = options.replay.backend;
   if (choice.kind == device::Kind::cpu) return;
   std::uint64_t& budget = options.replay.memory_budget;
   try {
-    const std::uint64_t free = make_backend(choice)->available_memory();
-    if (budget == 0) budget = free > kSparedBytes ? free - kSparedBytes : 1;
+    const std::uint64_t usable = usable_memory(choice);
+    if (budget == 0) budget = usable;
   } catch (const Error&) {
     if (!dry_run) throw;
     if (budget == 0) budget = std::numeric_limits<std::uint64_t>::max();

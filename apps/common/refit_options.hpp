@@ -37,7 +37,11 @@ void add_refit_options(CLI::App& app, RefitOptions& options);
 /// --model is given.
 [[nodiscard]] scenario::Scenario chosen_scenario(const RefitOptions& options);
 
-/// Reads --backend, --transport and --device into the replay request and completes it: on a GPU the default
+/// Reads --backend and --device into the replay request, with this transport ("auto" or a name) and the
+/// timeout; its threads stay.
+void set_backend(RefitOptions& options, const std::string& transport);
+
+/// set_backend with --transport; completes the request: on a GPU the default
 /// memory budget is what is free there. Without a usable GPU, a dry run assumes one that holds everything.
 void choose_backend(RefitOptions& options, bool dry_run);
 

@@ -126,13 +126,12 @@ class RanksBench {
   }
 
   void choose_device(std::uint32_t on_this_host) {
+    set_backend(options_.refit, "auto");
     device::Choice& choice = options_.refit.replay.backend;
-    const unsigned threads = choice.threads;
-    choice = backend_choice(options_.refit.backend, "auto");
-    choice.timeout_s = options_.refit.timeout_s;
     // All CPUs of the host are the default of one rank alone.
-    choice.threads =
-        threads == report::usable_cpus() ? std::max(1u, threads / std::max(1u, on_this_host)) : threads;
+    if (choice.threads == report::usable_cpus()) {
+      choice.threads = std::max(1u, choice.threads / std::max(1u, on_this_host));
+    }
     if (choice.kind == device::Kind::cpu) return;
     choice.ordinal = static_cast<int>(number_of(
         {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"}, group_.rank() % on_this_host));
@@ -144,10 +143,8 @@ class RanksBench {
   /// Free memory differs between ranks and moments; what is replayed must not.
   void agree_on_budget() {
     std::uint64_t& budget = options_.refit.replay.memory_budget;
-    if (budget == 0 && !path_.nccl) budget = scenario::default_memory_budget();
     if (budget == 0) {
-      const std::uint64_t free = make_backend(options_.refit.replay.backend)->available_memory();
-      budget = free > kSparedBytes ? free - kSparedBytes : 1;
+      budget = path_.nccl ? usable_memory(options_.refit.replay.backend) : scenario::default_memory_budget();
     }
     for (const std::string& theirs : group_.all_gather(std::to_string(budget), deadline())) {
       budget = std::min<std::uint64_t>(budget, std::strtoull(theirs.c_str(), nullptr, 10));

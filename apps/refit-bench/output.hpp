@@ -14,9 +14,7 @@ class Output {
  public:
   explicit Output(const BenchOptions& options) : quiet_(options.quiet) {
     if (!options.json) return;
-    for (const std::string& input : {options.refit.checkpoint, options.refit.model}) {
-      if (!input.empty()) require_apart_from_checkpoints("--json", *options.json, {input});
-    }
+    require_apart_from_checkpoints("--json", *options.json, {options.refit.checkpoint, options.refit.model});
     json_.emplace(*options.json);
   }
 

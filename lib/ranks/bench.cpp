@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 
 #include "ranks/rank.hpp"
@@ -21,10 +22,11 @@ constexpr std::array kArms = {0, 1};
 
 // --- agreement
 
+using Plans = std::array<reshard::Reshard, 2>;  // by arm, with this rank's sends and receives
 using Promise = std::vector<std::pair<std::string, std::string>>;
 
 /// What has to be the same on every rank, by the names that people know.
-Promise promise_of(const Setup& setup, const transport::Group& group) {
+Promise promise_of(const Setup& setup, const Plans& plans) {
   const run::BenchSpec& bench = setup.spec.bench;
   Promise promise = {{"version", std::string(kVersion)},
                      {"model", fmt::format("{:016x}", digest_text(bench.config_json))},
@@ -43,7 +45,7 @@ Promise promise_of(const Setup& setup, const transport::Group& group) {
     const std::string name = arm == 0 ? "control" : "treatment";
     for (const auto& [key, value] : plan::to_pairs(setup.switches(arm)))
       promise.emplace_back(name + "." + key, value);
-    promise.emplace_back(name + " plan", fmt::format("{:016x}", setup.plan(arm, group.rank()).digest));
+    promise.emplace_back(name + " plan", fmt::format("{:016x}", plans[arm].digest));
   }
   return promise;
 }
@@ -66,16 +68,19 @@ Promise from_text(std::string_view text) {
   return promise;
 }
 
-void agree(const Setup& setup, transport::Group& group) {
+void check_size(const Setup& setup, const transport::Group& group) {
   if (group.size() != setup.spec.processes()) {
     fail_input(fmt::format("{} ranks were started, and {} on the trainer with {} on the generator{} take {}",
                            group.size(), reshard::to_string(setup.trainer->parallelism()),
                            reshard::to_string(setup.generator->parallelism()),
                            setup.spec.colocated ? "" : ", on ranks of their own,", setup.spec.processes()));
   }
+}
+
+void agree(const Setup& setup, const Plans& plans, transport::Group& group) {
   group.doing("agreeing on the plan");
   const std::vector<std::string> all = group.all_gather(
-      to_text(promise_of(setup, group)), Deadline::after(run::Seconds(setup.spec.bench.timeout_s)));
+      to_text(promise_of(setup, plans)), Deadline::after(run::Seconds(setup.spec.bench.timeout_s)));
   const Promise first = from_text(all.front());
   for (std::uint32_t rank = 1; rank < all.size(); ++rank) {
     if (all[rank] == all.front()) continue;
@@ -157,14 +162,14 @@ run::ArmResult merged(const std::vector<RankRow>& rows, RankArm RankRow::*arm, c
 
 class Bench {
  public:
-  Bench(const Setup& setup, transport::Group& group, transport::Exchange& exchange,
+  Bench(const Setup& setup, Plans plans, transport::Group& group, transport::Exchange& exchange,
         std::unique_ptr<device::Backend> backend, const run::Progress& progress)
       : setup_(setup),
         spec_(setup.spec.bench),
         group_(group),
         exchange_(exchange),
         progress_(progress),
-        rank_(setup, group, exchange, std::move(backend)) {}
+        rank_(setup, std::move(plans), group, exchange, std::move(backend)) {}
 
   Result run() {
     run::BenchResult bench;
@@ -279,8 +284,10 @@ Result run_bench(const Spec& spec, transport::Group& group, transport::Exchange&
                  const run::MakeBackend& make_backend, const run::Progress& progress) {
   if (spec.bench.steps == 0) fail_input("a bench of 0 steps was asked for; it takes at least 1");
   const Setup setup(spec);
-  agree(setup, group);
-  return Bench(setup, group, exchange, make_backend(spec.bench.backend), progress).run();
+  check_size(setup, group);
+  Plans plans = {setup.plan(0, group.rank()), setup.plan(1, group.rank())};
+  agree(setup, plans, group);
+  return Bench(setup, std::move(plans), group, exchange, make_backend(spec.bench.backend), progress).run();
 }
 
 }  // namespace refit::ranks

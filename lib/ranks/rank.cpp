@@ -56,8 +56,8 @@ std::uint64_t number_in(std::string_view bytes, std::size_t index) {
 
 }  // namespace
 
-Rank::Rank(const Setup& setup, transport::Group& group, transport::Exchange& exchange,
-           std::unique_ptr<device::Backend> backend)
+Rank::Rank(const Setup& setup, std::array<reshard::Reshard, 2> plans, transport::Group& group,
+           transport::Exchange& exchange, std::unique_ptr<device::Backend> backend)
     : setup_(setup),
       group_(group),
       backend_(std::move(backend)),
@@ -78,7 +78,7 @@ Rank::Rank(const Setup& setup, transport::Group& group, transport::Exchange& exc
   for (std::size_t a = 0; a < arms_.size(); ++a) {
     arms_[a] = std::make_unique<Arm>();
     Arm& arm = *arms_[a];
-    arm.plan = setup.plan(a, self);
+    arm.plan = std::move(plans[a]);
     arm.row = a == 0 ? &row_.control : &row_.treatment;
     if (const auto rank = setup.generator_rank(self)) {
       arm.generator.emplace(setup.model, *setup.generator, *rank, setup.request(a));

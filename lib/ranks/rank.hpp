@@ -39,8 +39,8 @@ struct Setup {
 /// One process of the bench.
 class Rank {
  public:
-  Rank(const Setup& setup, transport::Group& group, transport::Exchange& exchange,
-       std::unique_ptr<device::Backend> backend);
+  Rank(const Setup& setup, std::array<reshard::Reshard, 2> plans, transport::Group& group,
+       transport::Exchange& exchange, std::unique_ptr<device::Backend> backend);
 
   /// From the weights of one step to the next.
   void update_weights();

@@ -173,6 +173,7 @@ TEST_CASE("a report of one rank has no ranks, and that of a scenario of many say
   const Json json = json_of(planned());
   CHECK(json["ranks"].is_null());
   CHECK(json["scenario"]["ranks"] == Json({{"count", 4},
+                                           {"simulated_rank", nullptr},
                                            {"train", "dp=4,ep=4"},
                                            {"gen", "tp=2,dp=2,etp=2"},
                                            {"colocated", true},
@@ -185,6 +186,57 @@ TEST_CASE("with ranks the direct floor is that of the rank with most to move, no
   CHECK(phase["floor_bytes"] == 250);
   CHECK(phase["x_floor"] == 12);  // 3 s for 250 bytes at 1000 bytes a second
   CHECK(phase["x_direct_floor"] == 12);
+}
+
+TEST_CASE("where links take longer than memory, they are the floor") {
+  Report report = on_many(4);
+  run::PhaseSamples& phase = report.result->control.phases[kTransfer];
+  phase.link_bytes = 200;
+  const auto shown = [&] { return json_of(report)["arms"]["control"]["phases"][kTransfer]; };
+  CHECK(shown()["link_bytes"] == 200);
+  CHECK(shown()["floor_s"] == 0.25);  // nobody knows how fast links are
+  report.result->copy.peer = {400, 400, 400};
+  CHECK(shown()["floor_s"] == 0.5);
+  CHECK(shown()["x_floor"] == 6);  // 3 s
+  CHECK(shown()["x_direct_floor"] == 6);
+  report.result->copy.peer = {4000};
+  CHECK(shown()["floor_s"] == 0.25);
+  CHECK(shown()["x_floor"] == 12);
+}
+
+TEST_CASE("a rank's timeline says how much of the exchange was hidden behind work") {
+  Report report = on_many(4);
+  const auto timeline = [&] { return json_of(report)["ranks"]["rows"][3]["control"]["timeline"]; };
+  CHECK(timeline() == Json({{"exchanging_s", nullptr}, {"hidden_s", nullptr}, {"rounds", Json::array()}}));
+  // Under way from 1 to 3 and, the second beside the first and after it, to 5; packed the second from 1 to 2,
+  // placed the first from 3 to 3.5 and the second when nothing was under way.
+  report.ranks->ranks[3].control.rounds = {{0, 1, 3, 3.5}, {1, 2, 5, 6}};
+  CHECK(timeline()["exchanging_s"] == 4);
+  CHECK(timeline()["hidden_s"] == 1.5);
+  CHECK(timeline()["rounds"][1] == Json({{"pack_s", 1}, {"start_s", 2}, {"arrived_s", 5}, {"placed_s", 6}}));
+  CHECK(contains(flat(to_table(report)),
+                 "of the 4.000 s in which its rounds were under way it packed and placed others for 38 %"));
+}
+
+TEST_CASE("one simulated rank is called that, in JSON and table, and passes for no more") {
+  Report report = on_many(4);
+  report.scenario.ranks->simulated = report.ranks->simulated_rank = 2;
+  report.ranks->exchange = "simulated";
+  report.ranks->ranks = {report.ranks->ranks[2]};
+  const Json json = json_of(report);
+  CHECK(json["scenario"]["ranks"]["simulated_rank"] == 2);
+  CHECK(json["ranks"]["simulated_rank"] == 2);
+  CHECK(json["ranks"]["count"] == 4);
+  CHECK(json["ranks"]["rows"].size() == 1);
+  const std::string table = to_table(report);
+  CHECK(contains(flat(table), "on the same ranks. SIMULATED: only rank 2 ran."));
+  CHECK(contains(table, "sent by rank 2"));
+  CHECK(contains(table, "rank 2 alone copies"));
+  for (const char* word : {"rank 0", "slowest", "all ranks together"}) {
+    CAPTURE(table, word);
+    CHECK(table.find(word) == table.npos);
+  }
+  CHECK(widest_line(table) <= 100);
 }
 
 TEST_CASE("what ranks do not look at is said, and no difference between the arms") {

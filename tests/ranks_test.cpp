@@ -6,41 +6,17 @@
 
 #include "refit/base/error.hpp"
 #include "refit/ranks/ranks.hpp"
+#include "refit/version.hpp"
 #include "support/catch.hpp"
 #include "support/deferring_backend.hpp"
+#include "support/error_of.hpp"
 #include "support/rank_suite.hpp"
-#include "support/tiny_model.hpp"
+#include "support/tiny_ranks.hpp"
 
 using namespace refit;
+using namespace refit::test;
 
 namespace {
-
-/// The tiny model with experts wide enough for four ranks' 128-row layouts.
-std::string config() {
-  std::string text = test::kTinyConfig;
-  const std::string narrow = "\"moe_intermediate_size\": 192";
-  text.replace(text.find(narrow), narrow.size(), "\"moe_intermediate_size\": 256");
-  return text;
-}
-
-ranks::Spec tiny_ranks(const std::string& train, const std::string& gen, const std::string& control,
-                       const std::string& treatment) {
-  ranks::Spec spec;
-  spec.bench.config_json = config();
-  spec.bench.config_place = "test config";
-  spec.bench.control.buffer_size = spec.bench.treatment.buffer_size = 256u << 10;
-  plan::set_switches(spec.bench.control, control);
-  plan::set_switches(spec.bench.treatment, treatment);
-  spec.bench.steps = 2;
-  spec.bench.warmup = 0;
-  spec.bench.timeout_s = 20;
-  spec.bench.verify = run::VerifyWhen::every;
-  spec.bench.measure_copy = false;
-  spec.trainer = reshard::parse_parallelism(train, reshard::Side::trainer);
-  spec.generator = reshard::parse_parallelism(gen, reshard::Side::generator);
-  if (spec.trainer.fsdp > 1) spec.form = reshard::TrainerForm::hf;
-  return spec;
-}
 
 std::unique_ptr<device::Backend> host(const device::Choice&) {
   return device::make_host_backend(1);
@@ -71,27 +47,10 @@ std::unique_ptr<device::Backend> deferring(const device::Choice&) {
 
 ranks::Result bench(const ranks::Spec& spec, int corrupt_at = -1,
                     const run::MakeBackend& make_backend = host) {
-  ranks::Result result;
-  transport::run_thread_ranks(spec.processes(), [&](transport::ThreadRank& rank) {
-    Corrupting corrupting(*rank.exchange, rank.group->rank() == 1 ? corrupt_at : -1);
-    ranks::Result own = ranks::run_bench(spec, *rank.group, corrupting, make_backend);
-    if (rank.group->rank() == 0) result = std::move(own);
+  return bench_ranks(spec, make_backend, [&](transport::Exchange& exchange, std::uint32_t rank) {
+    return std::make_unique<Corrupting>(exchange, rank == 1 ? corrupt_at : -1);
   });
-  return result;
 }
-
-std::string complaints(const run::ArmResult& arm) {
-  std::string text;
-  for (const verify::Check check : verify::kChecks) {
-    for (const verify::Finding& finding : arm.verdict[check].findings) {
-      text += std::string(verify::name_of(check)) + ": " + finding.tensor + " " + finding.what + "\n";
-    }
-  }
-  return text;
-}
-
-constexpr const char* kStaged = "pipeline=staged,prequantize=off";
-constexpr const char* kDirect = "pipeline=direct,prequantize=on";
 
 /// Ranks of both sides.
 struct Pair {
@@ -138,6 +97,84 @@ TEST_CASE("ranks of every layout get every byte, staged and direct") {
       }
       CHECK(row.treatment.peak_extra_bytes <= row.treatment.most_extra_bytes);
     }
+  }
+}
+
+TEST_CASE("a broadcast of every bucket to every rank gives the same bytes as messages do") {
+  for (const Pair& pair : std::initializer_list<Pair>{{"ep=4", "tp=2,dp=2", true},
+                                                      {"tp=2,pp=2", "ep=4,tp=4", true},
+                                                      {"fsdp=3", "tp=2", false},
+                                                      {"tp=2,etp=2,ep=1", "ep=2,tp=2", false}}) {
+    CAPTURE(pair.train, pair.gen, pair.colocated);
+    ranks::Spec spec = tiny_ranks(pair.train, pair.gen, kStaged, "pipeline=staged,prequantize=on");
+    spec.colocated = pair.colocated;
+    const ranks::Result messages = bench(spec);
+    spec.broadcast = true;
+    for (const run::MakeBackend& make_backend : {run::MakeBackend(host), run::MakeBackend(deferring)}) {
+      const ranks::Result result = bench(spec, -1, make_backend);
+      CHECK(result.exchange == "threads-broadcast");
+      for (const auto& [arm, other] : {std::pair(&result.bench.control, &messages.bench.control),
+                                       std::pair(&result.bench.treatment, &messages.bench.treatment)}) {
+        CHECK(complaints(*arm) == "");
+        CHECK(arm->verified_refits == 2);
+        CHECK(arm->parameters_digest == other->parameters_digest);
+        CHECK(arm->wire_bytes > other->wire_bytes);
+      }
+      // Everybody hears everything.
+      for (const ranks::RankRow& row : result.ranks) {
+        CHECK(row.control.received == result.ranks[0].control.received);
+        for (std::uint32_t peer = 0; peer < result.ranks.size(); ++peer) {
+          CHECK(row.control.received[peer] == result.ranks[peer].control.sent[row.rank]);
+        }
+      }
+    }
+    CHECK(complaints(bench(spec, 2).bench.control) != "");
+  }
+}
+
+TEST_CASE("a simulated rank gets the bytes that it would get from others") {
+  for (const Pair& pair : std::initializer_list<Pair>{{"ep=4", "tp=2,dp=2", true},
+                                                      {"tp=2,pp=2", "dp=4", true},
+                                                      {"fsdp=3", "tp=2", false},
+                                                      {"ep=2", "tp=2", false}}) {
+    CAPTURE(pair.train, pair.gen, pair.colocated);
+    ranks::Spec spec = pair.spec();
+    const ranks::Result whole = bench(spec);
+    const std::uint32_t first = pair.colocated ? 0 : spec.trainer.ranks();
+    for (const std::uint32_t rank : {first, spec.processes() - 1}) {
+      CAPTURE(rank);
+      spec.simulated_rank = rank;
+      for (const run::MakeBackend& make_backend : {run::MakeBackend(host), run::MakeBackend(deferring)}) {
+        const ranks::Result result = ranks::run_simulated(spec, make_backend);
+        CHECK(result.exchange == "simulated");
+        CHECK(result.simulated_rank == rank);
+        REQUIRE(result.ranks.size() == 1);
+        const ranks::RankRow &row = result.ranks[0], &real = whole.ranks[rank];
+        CHECK(row.rank == rank);
+        for (const auto& [arm, same] :
+             {std::pair(&row.control, &real.control), std::pair(&row.treatment, &real.treatment)}) {
+          CHECK(arm->received == same->received);
+          CHECK(arm->sent == same->sent);
+          CHECK(arm->parameters_digest == same->parameters_digest);
+          CHECK(arm->most_extra_bytes == same->most_extra_bytes);
+        }
+        for (const run::ArmResult* arm : {&result.bench.control, &result.bench.treatment}) {
+          CHECK(complaints(*arm) == "");
+          CHECK(arm->verified_refits == 2);
+          CHECK(arm->verdict[verify::Check::wire].bytes > 0);
+          CHECK(arm->verdict[verify::Check::layout].bytes > 0);
+        }
+      }
+    }
+    if (!pair.colocated) {
+      spec.simulated_rank = 0;
+      check_input_error([&] { (void)ranks::run_simulated(spec, host); }, "only sends");
+    }
+    spec.simulated_rank = spec.processes();
+    check_input_error([&] { (void)ranks::run_simulated(spec, host); }, "counted from 0");
+    spec.simulated_rank = first;
+    spec.peer_memory = true;
+    check_input_error([&] { (void)ranks::run_simulated(spec, host); }, "has no peers");
   }
 }
 
@@ -236,6 +273,12 @@ TEST_CASE("ranks that were asked for different things say so before anything is 
   CHECK(refused([](ranks::Spec& s) { s.bench.treatment.buffer_size *= 2; }).find("treatment.buffer_size") !=
         std::string::npos);
   CHECK(refused([](ranks::Spec& s) { s.bench.slice.layers = 2; }).find("slice") != std::string::npos);
+  CHECK(refused([](ranks::Spec& s) { s.build = "abc"; }) ==
+        "ranks disagree: build is  on rank 0 and abc on rank 1");
+  CHECK(contains(refused([](ranks::Spec& s) { s.bench.config_json.insert(1, " "); }), "model is"));
+  CHECK(
+      contains(refused([](ranks::Spec& s) { s.peer_memory = true; }), "peer memory is no on rank 0 and yes"));
+  CHECK(contains(refused([](ranks::Spec& s) { s.gpus_per_node = 1; }), "plan is"));
   ranks::Spec three = tiny_ranks("ep=2", "tp=2", kStaged, kDirect);
   three.colocated = false;
   CHECK_THROWS_WITH(transport::run_thread_ranks(2,
@@ -244,6 +287,36 @@ TEST_CASE("ranks that were asked for different things say so before anything is 
                                                                          host);
                                                 }),
                     Catch::Matchers::Contains("2 ranks were started") && Catch::Matchers::Contains("take 4"));
+}
+
+TEST_CASE("a rank of another version is refused by that") {
+  class OfAnotherVersion : public transport::Group {
+   public:
+    explicit OfAnotherVersion(transport::Group& group) : group_(group) {}
+    [[nodiscard]] std::uint32_t rank() const noexcept override { return group_.rank(); }
+    [[nodiscard]] std::uint32_t size() const noexcept override { return group_.size(); }
+    [[nodiscard]] std::vector<std::string> all_gather(std::string_view mine, Deadline deadline) override {
+      std::string said(mine);
+      if (const std::size_t at = said.find(kVersion); at != said.npos)
+        said.replace(at, kVersion.size(), "99");
+      return group_.all_gather(said, deadline);
+    }
+    void doing(std::string_view what) noexcept override { group_.doing(what); }
+
+   private:
+    transport::Group& group_;
+  };
+  const ranks::Spec spec = tiny_ranks("ep=2", "tp=2", kStaged, kDirect);
+  const std::string said = error_of([&] {
+                             transport::run_thread_ranks(2, [&](transport::ThreadRank& rank) {
+                               OfAnotherVersion other(*rank.group);
+                               transport::Group& group = rank.group->rank() == 1
+                                                             ? static_cast<transport::Group&>(other)
+                                                             : *rank.group;
+                               (void)ranks::run_bench(spec, group, *rank.exchange, host);
+                             });
+                           }).what();
+  CHECK(said == "ranks disagree: version is " + std::string(kVersion) + " on rank 0 and 99 on rank 1");
 }
 
 TEST_CASE("when a rank goes, the others end and say which and what it was doing") {

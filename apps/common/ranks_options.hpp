@@ -2,6 +2,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -14,9 +15,12 @@ struct RanksOptions {
   std::optional<std::string> train, gen;  ///< nothing: the scenario's
   std::string trainer_form;               ///< empty: megatron, with fsdp hf
   bool separate = false;
+  std::optional<std::uint32_t> simulate_ranks, simulate_rank;
 };
 
 void add_ranks_options(CLI::App& app, RanksOptions& options);
+/// --simulate-ranks and --simulate-rank.
+void add_simulation_options(CLI::App& app, RanksOptions& options);
 
 /// What a side's text says; Error(input) that begins with the option.
 [[nodiscard]] reshard::Parallelism parallelism_option(const char* option, const std::string& text,

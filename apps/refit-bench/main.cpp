@@ -16,8 +16,10 @@
 #include "progress.hpp"
 #include "refit/base/error.hpp"
 #include "refit/model/inventory.hpp"
+#include "refit/ranks/ranks.hpp"
 #include "refit/report/report.hpp"
 #include "refit/run/bench.hpp"
+#include "refit/scenario/ranks_replay.hpp"
 #include "refit/scenario/replay.hpp"
 
 namespace refit::apps {
@@ -37,19 +39,28 @@ int list() {
   return 0;
 }
 
-run::BenchResult run(const BenchOptions& options, run::BenchSpec spec) {
-  start_generators_as_this_program(spec);
+/// A trainer here and a generator in a process of its own, or one rank of many without the others.
+void run(const BenchOptions& options, report::Report& report) {
   ProgressBar bar(!options.quiet);
-  return run::run_bench(spec, make_backend, [&](unsigned done, unsigned planned, const std::string& what) {
+  const run::Progress progress = [&](unsigned done, unsigned planned, const std::string& what) {
     bar.show(done, planned, what);
-  });
+  };
+  run::BenchSpec spec = report.replay->spec;
+  if (report.scenario.ranks) {
+    report.ranks = ranks::run_simulated(scenario::ranks_spec(*report.scenario.ranks, std::move(spec)),
+                                        make_backend, progress);
+    report.result = report.ranks->bench;
+    return;
+  }
+  start_generators_as_this_program(spec);
+  report.result = run::run_bench(spec, make_backend, progress);
 }
 
 /// Fills in how the run ended. What went wrong is in the JSON too, whole and valid, before it ends this
 /// program.
 void run_and_report(const BenchOptions& options, Output& output, report::Report& report) {
   try {
-    report.result = run(options, report.replay->spec);
+    run(options, report);
   } catch (const std::exception& error) {
     report.status = report::Status::failed;
     report.message = error.what();
@@ -59,17 +70,30 @@ void run_and_report(const BenchOptions& options, Output& output, report::Report&
   report.status = report::status_of(*report.result);
 }
 
+void check_simulation(const BenchOptions& options) {
+  if (options.refit.transport != "auto") {
+    fail_input(fmt::format("--transport {} is between processes, and a simulated rank is alone: leave it out",
+                           options.refit.transport));
+  }
+  if (!options.refit.checkpoint.empty()) {
+    fail_input("--checkpoint feeds one rank; many ranks have seeded weights, simulated ones, too");
+  }
+}
+
 int bench(BenchOptions options, std::vector<std::string> argv) {
   check(options);
   report::Report report;
   report.environment = report::collect_environment(build_info(), std::move(argv));
   report.scenario = chosen_scenario(options.refit);
-  if (report.scenario.ranks) return bench_on_ranks(std::move(options), std::move(report));
+  const std::optional<scenario::Ranks>& ranks = report.scenario.ranks;
+  if (ranks && !ranks->simulated) return bench_on_ranks(std::move(options), std::move(report));
+  if (ranks) check_simulation(options);
   choose_backend(options.refit, options.dry_run);
   Output output(options);
   report.model = model::parse_inventory(report.scenario.config_json, report.scenario.config_place);
   try {
-    report.replay = scenario::choose_replay(report.scenario, report.model, options.refit.replay);
+    report.replay = ranks ? scenario::choose_ranks_replay(report.scenario, report.model, options.refit.replay)
+                          : scenario::choose_replay(report.scenario, report.model, options.refit.replay);
   } catch (const Error& error) {
     report.status = report::Status::refused;
     report.message = error.what();

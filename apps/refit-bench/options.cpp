@@ -26,6 +26,7 @@ void add_bench_options(CLI::App& app, BenchOptions& options) {
 
   add_refit_options(app, options.refit);
   add_ranks_options(app, options.refit.ranks);
+  add_simulation_options(app, options.refit.ranks);
   app.add_flag("--list", options.list, "List the scenarios and end");
 
   app.add_option("--steps", options.steps, "Steps of each arm, with those to warm up")

@@ -69,14 +69,18 @@ std::optional<std::uint32_t> published_gpus_per_node(const scenario::Parallelism
 
 Sides sides_of(const PlanOptions& options, const scenario::Scenario& scenario) {
   Sides sides;
-  sides.trainer = parallelism_of("--train", options.ranks.train, scenario.ranks, scenario.trainer,
-                                 Side::trainer, sides.notes);
-  sides.generator = parallelism_of("--gen", options.ranks.gen, scenario.ranks, scenario.generator,
-                                   Side::generator, sides.notes);
+  const std::optional<scenario::Ranks>& ranks = scenario.ranks ? scenario.ranks : scenario.cluster;
+  if (!scenario.ranks && scenario.cluster && !(options.ranks.train && options.ranks.gen)) {
+    sides.notes.push_back(scenario.cluster_assumption);
+  }
+  sides.trainer =
+      parallelism_of("--train", options.ranks.train, ranks, scenario.trainer, Side::trainer, sides.notes);
+  sides.generator =
+      parallelism_of("--gen", options.ranks.gen, ranks, scenario.generator, Side::generator, sides.notes);
   sides.gpus_per_node =
       options.gpus_per_node.value_or(published_gpus_per_node(scenario.trainer).value_or(kUsualGpusPerNode));
-  const bool as_the_scenario = scenario.ranks && !options.ranks.train && options.ranks.trainer_form.empty();
-  sides.form = as_the_scenario ? scenario.ranks->form : trainer_form_of(options.ranks, sides.trainer);
+  const bool as_the_scenario = ranks && !options.ranks.train && options.ranks.trainer_form.empty();
+  sides.form = as_the_scenario ? ranks->form : trainer_form_of(options.ranks, sides.trainer);
   return sides;
 }
 

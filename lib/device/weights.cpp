@@ -16,9 +16,10 @@ constexpr std::uint64_t kGolden = 0x9E3779B97F4A7C15ull;
 constexpr std::uint64_t kGrain = 1u << 20;
 
 /// The BF16 pattern of sum * 2^-13 for a sum of four bytes, less 510: what a random word becomes.
-const std::array<std::uint16_t, 1021>& bell_values() {
-  static const std::array<std::uint16_t, 1021> table = [] {
-    std::array<std::uint16_t, 1021> values{};
+using BellValues = std::array<std::uint16_t, 1021>;
+const BellValues& bell_values() {
+  static const BellValues table = [] {
+    BellValues values{};
     for (int i = 0; i < 1021; ++i) {
       values[static_cast<std::size_t>(i)] = quant::bf16_from_float(static_cast<float>(i - 510) * 0x1p-13f);
     }
@@ -27,10 +28,18 @@ const std::array<std::uint16_t, 1021>& bell_values() {
   return table;
 }
 
-std::uint16_t bell_value(std::uint32_t bits, std::uint16_t octaves_down) {
-  const std::uint16_t value =
-      bell_values()[(bits & 0xFF) + (bits >> 8 & 0xFF) + (bits >> 16 & 0xFF) + (bits >> 24)];
+std::uint16_t lowered(std::uint16_t value, std::uint16_t octaves_down) {
   return (value & 0x7FFF) == 0 ? value : static_cast<std::uint16_t>(value - (octaves_down << 7));
+}
+
+/// Elements `pair` and the one behind it: the sums of the four bytes of either half of a word.
+std::array<std::uint16_t, 2> bell_pair(const BellValues& bell, std::uint64_t key, std::uint64_t pair,
+                                       std::uint16_t octaves_down) {
+  constexpr std::uint64_t kEvenBytes = 0x00FF00FF00FF00FF;
+  const std::uint64_t word = mix64(key + (pair + 2) * kGolden);
+  const std::uint64_t twos = (word & kEvenBytes) + (word >> 8 & kEvenBytes);
+  const std::uint64_t fours = twos + (twos >> 16);
+  return {lowered(bell[fours & 0xFFFF], octaves_down), lowered(bell[fours >> 32 & 0xFFFF], octaves_down)};
 }
 
 // `at` is where element `begin` lies; elements count through the whole tensor.
@@ -38,21 +47,27 @@ std::uint16_t bell_value(std::uint32_t bits, std::uint16_t octaves_down) {
 /// Elements [begin, end) of a BF16 tensor of `cols` columns.
 void fill_bf16_range(std::byte* at, std::uint64_t key, std::uint64_t cols, std::uint64_t begin,
                      std::uint64_t end) {
+  const BellValues& bell = bell_values();
   for (std::uint64_t i = begin; i < end;) {
     const std::uint64_t block = i / quant::kBlock * quant::kBlock;
     // Blocks differ in magnitude by up to 2^23, so that a scale in a wrong place is a wrong scale.
     const auto octaves = static_cast<std::uint16_t>(mix64(key ^ (block + 1)) % 24);
     const bool dead = cols >= quant::kBlock && block / cols % 97 == 5 && block % cols < quant::kBlock;
     const std::uint64_t stop = std::min<std::uint64_t>(end, block + quant::kBlock);
+    if (dead) {
+      std::memset(at + (i - begin) * 2, 0, (stop - i) * 2);
+      i = stop;
+    }
     while (i < stop) {
       const std::uint64_t pair = i / 2 * 2;
-      const std::uint64_t word = dead ? 0 : mix64(key + (pair + 2) * kGolden);
-      const std::uint16_t values[2] = {
-          dead ? std::uint16_t{0} : bell_value(static_cast<std::uint32_t>(word), octaves),
-          dead ? std::uint16_t{0} : bell_value(static_cast<std::uint32_t>(word >> 32), octaves)};
-      const std::uint64_t count = std::min(pair + 2, stop) - i;
-      std::memcpy(at + (i - begin) * 2, values + (i - pair), count * 2);
-      i += count;
+      const std::array<std::uint16_t, 2> values = bell_pair(bell, key, pair, octaves);
+      if (i == pair && i + 2 <= stop) {
+        std::memcpy(at + (i - begin) * 2, values.data(), 4);
+        i += 2;
+      } else {  // half of a pair, at either end
+        std::memcpy(at + (i - begin) * 2, &values[i - pair], 2);
+        ++i;
+      }
     }
   }
 }
@@ -86,7 +101,8 @@ void update_bf16_range(std::byte* at, std::uint64_t key, std::uint64_t elements,
                        std::uint64_t end) {
   for (std::uint64_t four = begin / 4 * 4; four < end; four += 4) {
     const std::uint64_t bits = mix64(key + (four + 4) * kGolden);
-    const std::uint64_t i = four + (bits >> 62) % std::min<std::uint64_t>(4, elements - four);
+    const std::uint64_t rest = elements - four;
+    const std::uint64_t i = four + (rest >= 4 ? bits >> 62 : (bits >> 62) % rest);
     if (i < begin || i >= end) continue;  // somebody else's
     std::uint16_t value;
     std::memcpy(&value, at + (i - begin) * 2, 2);

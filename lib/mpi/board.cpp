@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "transport/rank_words.hpp"
+
 namespace refit::mpi {
 
 Board::Board(MPI_Comm world) {
@@ -16,6 +18,7 @@ Board::Board(MPI_Comm world) {
   MPI_Comm_split_type(world, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &host_);
   MPI_Comm_size(host_, &size);
   MPI_Comm_rank(host_, &host_rank);
+  host_rank_ = static_cast<std::uint32_t>(host_rank);
   MPI_Win_allocate_shared(sizeof(Line), 1, MPI_INFO_NULL, host_, &own_, &window_);
   *own_ = {};
   own_->rank = rank;
@@ -60,7 +63,7 @@ std::string Board::doing(int rank) const {
 
 std::string Board::describe(int rank) const {
   return find(rank) == nullptr ? fmt::format("rank {}", rank)
-                               : fmt::format("rank {} ({})", rank, doing(rank));
+                               : transport::rank_that_does(static_cast<std::uint32_t>(rank), doing(rank));
 }
 
 }  // namespace refit::mpi

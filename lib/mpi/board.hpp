@@ -20,6 +20,9 @@ class Board {
   Board& operator=(const Board&) = delete;
   ~Board();
 
+  /// This rank among those of its host, and how many these are.
+  [[nodiscard]] std::uint32_t host_rank() const noexcept { return host_rank_; }
+  [[nodiscard]] std::uint32_t host_size() const noexcept { return static_cast<std::uint32_t>(lines_.size()); }
   void write(std::string_view doing) noexcept;
   /// "rank 2 (moving weights)"; a rank of another host by its number alone.
   [[nodiscard]] std::string describe(int rank) const;
@@ -41,6 +44,7 @@ class Board {
 
   MPI_Comm host_ = MPI_COMM_NULL;
   MPI_Win window_ = MPI_WIN_NULL;
+  std::uint32_t host_rank_ = 0;
   Line* own_ = nullptr;
   std::vector<Line*> lines_;
   std::vector<Peer> peers_;

@@ -4,28 +4,26 @@
 #include <fmt/format.h>
 #include <mpi.h>
 #include <poll.h>
-#include <sys/signalfd.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <atomic>
-#include <csignal>
+#include <cerrno>
 #include <cstdlib>
+#include <optional>
 #include <thread>
 #include <utility>
 
 #include "mpi/board.hpp"
 #include "mpi/waiting.hpp"
 #include "refit/base/error.hpp"
+#include "transport/rank_words.hpp"
+#include "transport/signals.hpp"
 
 namespace refit::mpi {
 namespace {
 
 /// A message of MPI counts in int; parts above this go in several.
 constexpr std::size_t kMostBytes = std::size_t{1} << 30;
-/// How long the launcher's signal may be ahead of the news of the rank that it is about.
-constexpr int kNewsMilliseconds = 300;
 
 int rank_in(MPI_Comm comm) {
   int rank = 0;
@@ -78,7 +76,7 @@ class MpiGroup : public transport::Group {
 
  private:
   void wait(MPI_Request& request, Deadline deadline) {
-    wait_all({&request, 1}, deadline, [&] { return everybody(); });
+    wait_all({&request, 1}, deadline, Manner::patient, [&] { return everybody(); });
   }
   /// Who has not come is not known; what each does is.
   [[nodiscard]] std::string everybody() const {
@@ -116,7 +114,7 @@ class MpiExchange : public transport::Exchange {
 
   void wait(unsigned slot, Deadline deadline) override {
     Round& round = rounds_.at(slot);
-    wait_all(round.requests, deadline, [&] { return unfinished(round); });
+    wait_all(round.requests, deadline, Manner::eager, [&] { return unfinished(round); });
     round = {};
   }
 
@@ -163,38 +161,38 @@ bool launched() noexcept {
 }
 
 struct Session::State {
-  explicit State(std::function<void(const std::string&)> loss) : on_loss(std::move(loss)) {}
+  explicit State(transport::OnLoss loss) : on_loss(std::move(loss)) {}
 
-  /// Tells of the first rank that ends, of the launcher's signal, or returns when `leave` is closed.
+  /// Tells of the first rank that ends, of the launcher's signal, or returns when it is to `leave`.
   void watch() {
-    std::vector<pollfd> polled = {{leave[0], POLLIN, 0}, {signals.get(), POLLIN, 0}};
+    constexpr auto news = static_cast<int>(transport::LauncherSignal::kNews.count());
+    std::vector<pollfd> polled = {{leave.fd(), POLLIN, 0}, {signal->fd(), POLLIN, 0}};
     for (const Board::Peer& peer : board->peers()) polled.push_back({peer.process.get(), POLLIN, 0});
     bool signalled = false;
     for (;;) {
-      const int ready = ::poll(polled.data(), polled.size(), signalled ? kNewsMilliseconds : -1);
+      const int ready = ::poll(polled.data(), polled.size(), signalled ? news : -1);
       if (ready < 0 && errno == EINTR) continue;
       if (polled[0].revents != 0) return;
       for (std::size_t i = 2; i < polled.size(); ++i) {
         if (polled[i].revents == 0) continue;
         const int rank = board->peers()[i - 2].rank;
-        return on_loss(fmt::format("rank {} is gone; the last it did: {}", rank, board->doing(rank)));
+        return on_loss(transport::rank_is_gone(static_cast<std::uint32_t>(rank), board->doing(rank)));
       }
-      if (signalled) return on_loss("ended by its launcher (SIGTERM)");
+      if (signalled) return on_loss(transport::LauncherSignal::kSentence);
       signalled = true;
       polled[1].fd = -1;
     }
   }
 
-  std::function<void(const std::string&)> on_loss;
+  transport::OnLoss on_loss;
   MPI_Comm said = MPI_COMM_NULL, moved = MPI_COMM_NULL;
   std::unique_ptr<Board> board;
-  transport::UniqueFd signals;
-  std::array<int, 2> leave{-1, -1};
+  std::optional<transport::LauncherSignal> signal;
+  transport::Wakeup leave;
   std::thread watcher;
 };
 
-Session::Session(std::function<void(const std::string&)> on_loss)
-    : state_(std::make_unique<State>(std::move(on_loss))) {
+Session::Session(transport::OnLoss on_loss) : state_(std::make_unique<State>(std::move(on_loss))) {
   int provided = 0;
   if (MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided) != MPI_SUCCESS) {
     fail_runtime("MPI could not begin");
@@ -202,22 +200,15 @@ Session::Session(std::function<void(const std::string&)> on_loss)
   MPI_Comm_dup(MPI_COMM_WORLD, &state_->said);
   MPI_Comm_dup(MPI_COMM_WORLD, &state_->moved);
   state_->board = std::make_unique<Board>(MPI_COMM_WORLD);
-  // The watcher takes the launcher's signal; threads that start from here on inherit the mask.
-  sigset_t set;
-  sigemptyset(&set);
-  sigaddset(&set, SIGTERM);
-  ::pthread_sigmask(SIG_BLOCK, &set, nullptr);
-  state_->signals = transport::UniqueFd(::signalfd(-1, &set, SFD_CLOEXEC));
-  if (::pipe(state_->leave.data()) != 0) fail_runtime("a pipe could not be made");
+  state_->signal.emplace();
   state_->watcher = std::thread([this] { state_->watch(); });
 }
 
 Session::~Session() {
   // From here on ranks may end.
   MPI_Barrier(state_->said);
-  ::close(state_->leave[1]);
+  state_->leave.wake();
   state_->watcher.join();
-  ::close(state_->leave[0]);
   state_->board.reset();
   MPI_Comm_free(&state_->said);
   MPI_Comm_free(&state_->moved);
@@ -230,6 +221,14 @@ std::unique_ptr<transport::Group> Session::group() {
 
 std::unique_ptr<transport::Exchange> Session::exchange() {
   return std::make_unique<MpiExchange>(state_->moved, *state_->board);
+}
+
+std::uint32_t Session::local_rank() const noexcept {
+  return state_->board->host_rank();
+}
+
+std::uint32_t Session::ranks_on_this_host() const noexcept {
+  return state_->board->host_size();
 }
 
 void Session::abort(int exit_code) noexcept {

@@ -8,6 +8,7 @@
 
 #include <array>
 #include <cstring>
+#include <map>
 
 #include "refit/base/error.hpp"
 
@@ -20,7 +21,8 @@ void check(cudaError_t result, const char* what) {
 
 class NcclExchange : public transport::Exchange {
  public:
-  NcclExchange(transport::Group& group, int ordinal, Deadline deadline) {
+  NcclExchange(transport::Group& group, int ordinal, Deadline deadline)
+      : rank_(static_cast<int>(group.rank())) {
     check(cudaSetDevice(ordinal), "choosing the GPU for NCCL");
     // First in line: a round moves in a few blocks, and kernels that pack the next one would keep all of them
     // waiting.
@@ -30,20 +32,10 @@ class NcclExchange : public transport::Exchange {
     for (cudaEvent_t& event : events_) {
       check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "making an event for NCCL");
     }
-    ncclUniqueId id{};
-    std::string said;
-    if (group.rank() == 0) {
-      if (const ncclResult_t result = ncclGetUniqueId(&id); result != ncclSuccess) {
-        fail_runtime(fmt::format("NCCL could not make an id: {}", ncclGetErrorString(result)));
-      }
-      said.assign(id.internal, sizeof(id.internal));
-    }
-    const std::vector<std::string> all = group.all_gather(said, deadline);
-    std::memcpy(id.internal, all.front().data(), sizeof(id.internal));
+    const ncclUniqueId id = meet(group, deadline);
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
-    require(ncclCommInitRankConfig(&comm_, static_cast<int>(group.size()), id, static_cast<int>(group.rank()),
-                                   &config),
+    require(ncclCommInitRankConfig(&comm_, static_cast<int>(group.size()), id, rank_, &config),
             "joining the other ranks");
     queued(deadline, "joining the other ranks");
   }
@@ -58,7 +50,7 @@ class NcclExchange : public transport::Exchange {
 
   void start(unsigned slot, std::span<const transport::Part> sends,
              std::span<const transport::Part> receives) override {
-    require(ncclGroupStart(), "beginning a round");
+    begin_round();
     for (const transport::Part& part : receives) {
       require(ncclRecv(part.bytes.data(), part.bytes.size(), ncclUint8, static_cast<int>(part.peer), comm_,
                        stream_),
@@ -69,9 +61,21 @@ class NcclExchange : public transport::Exchange {
                        stream_),
               "sending");
     }
-    require(ncclGroupEnd(), "queueing a round");
-    queued(Deadline::after(kLongestQueueing), "queueing a round");
-    check(cudaEventRecord(events_.at(slot), stream_), "marking a round's end");
+    end_round(slot);
+  }
+
+  void broadcast(unsigned slot, std::span<const transport::Part> sends,
+                 std::span<const transport::Part> receives) override {
+    // Every rank asks for the same broadcasts in the same order: by the rank that sends.
+    std::map<int, std::span<std::byte>> by_root;
+    for (const transport::Part& part : receives) by_root[static_cast<int>(part.peer)] = part.bytes;
+    if (!sends.empty()) by_root[rank_] = sends.front().bytes;
+    begin_round();
+    for (const auto& [root, bytes] : by_root) {
+      require(ncclBroadcast(bytes.data(), bytes.data(), bytes.size(), ncclUint8, root, comm_, stream_),
+              "broadcasting");
+    }
+    end_round(slot);
   }
 
   void wait(unsigned slot, Deadline deadline) override {
@@ -100,6 +104,36 @@ class NcclExchange : public transport::Exchange {
         fmt::format("NCCL, {}: {} ({})", what, ncclGetErrorString(result), ncclGetLastError(nullptr)));
   }
 
+  /// Rank 0's id, where all have the same NCCL: others would not find together, or hang.
+  static ncclUniqueId meet(transport::Group& group, Deadline deadline) {
+    struct Said {
+      int version = 0;
+      ncclUniqueId id{};
+    } own;
+    require(ncclGetVersion(&own.version), "asking NCCL its version");
+    if (group.rank() == 0) require(ncclGetUniqueId(&own.id), "making an id");
+    const std::string_view bytes(reinterpret_cast<const char*>(&own), sizeof(own));
+    const std::vector<std::string> all = group.all_gather(bytes, deadline);
+    Said first;
+    std::memcpy(&first, all.front().data(), sizeof(first));
+    for (std::size_t rank = 1; rank < all.size(); ++rank) {
+      Said other;
+      std::memcpy(&other, all[rank].data(), sizeof(other));
+      if (other.version == first.version) continue;
+      fail_input(fmt::format("ranks disagree: NCCL's version is {} on rank 0 and {} on rank {}",
+                             first.version, other.version, rank));
+    }
+    return first.id;
+  }
+
+  static void begin_round() { require(ncclGroupStart(), "beginning a round"); }
+
+  void end_round(unsigned slot) {
+    require(ncclGroupEnd(), "queueing a round");
+    queued(Deadline::after(kLongestQueueing), "queueing a round");
+    check(cudaEventRecord(events_.at(slot), stream_), "marking a round's end");
+  }
+
   void queued(Deadline deadline, const char* what) {
     for (;;) {
       ncclResult_t state = ncclSuccess;
@@ -114,6 +148,7 @@ class NcclExchange : public transport::Exchange {
     }
   }
 
+  int rank_ = 0;
   ncclComm_t comm_ = nullptr;
   cudaStream_t stream_ = nullptr;
   std::array<cudaEvent_t, kSlots> events_{};

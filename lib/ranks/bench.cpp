@@ -29,6 +29,7 @@ using Promise = std::vector<std::pair<std::string, std::string>>;
 Promise promise_of(const Setup& setup, const Plans& plans) {
   const run::BenchSpec& bench = setup.spec.bench;
   Promise promise = {{"version", std::string(kVersion)},
+                     {"build", setup.spec.build},
                      {"model", fmt::format("{:016x}", digest_text(bench.config_json))},
                      {"slice", fmt::format("{} layers, {} experts, {} vocabulary rows", bench.slice.layers,
                                            bench.slice.experts, bench.slice.vocab_rows)},
@@ -40,7 +41,8 @@ Promise promise_of(const Setup& setup, const Plans& plans) {
                      {"train", reshard::to_string(setup.trainer->parallelism())},
                      {"gen", reshard::to_string(setup.generator->parallelism())},
                      {"colocated", setup.spec.colocated ? "yes" : "no"},
-                     {"peer memory", setup.spec.peer_memory ? "yes" : "no"}};
+                     {"peer memory", setup.spec.peer_memory ? "yes" : "no"},
+                     {"broadcast", setup.spec.broadcast ? "yes" : "no"}};
   for (const std::size_t arm : kArms) {
     const std::string name = arm == 0 ? "control" : "treatment";
     for (const auto& [key, value] : plan::to_pairs(setup.switches(arm)))
@@ -123,11 +125,12 @@ run::ArmResult merged(const std::vector<RankRow>& rows, RankArm RankRow::*arm, c
       rows.begin(), rows.end(), [&](const RankRow& a, const RankRow& b) { return median(a) < median(b); });
   result.stages = (straggler.*arm).stages;
   result.trainer = {(straggler.*arm).seconds, (straggler.*arm).unattributed};
-  std::uint64_t floor_bytes = 0;
+  std::uint64_t floor_bytes = 0, link_bytes = 0;
   std::vector<std::uint64_t> digests;
   for (const RankRow& row : rows) {
     const RankArm& own = row.*arm;
     floor_bytes = std::max(floor_bytes, own.floor_bytes);
+    link_bytes = std::max(link_bytes, own.link_bytes);
     for (std::size_t peer = 0; peer < own.sent.size(); ++peer) {
       if (peer != row.rank) result.wire_bytes += own.sent[peer];
     }
@@ -148,8 +151,10 @@ run::ArmResult merged(const std::vector<RankRow>& rows, RankArm RankRow::*arm, c
         slowest(
             rows, [&](const RankRow& r) -> auto& { return (r.*arm).offload; }),
         stand_in);
-  result.phases["prepare_for_generation/transfer_and_update_weights"].floor_bytes = floor_bytes;
-  std::vector<double> total = result.phases["prepare_for_generation/transfer_and_update_weights"].seconds;
+  run::PhaseSamples& transfer = result.phases["prepare_for_generation/transfer_and_update_weights"];
+  transfer.floor_bytes = floor_bytes;
+  transfer.link_bytes = link_bytes;
+  std::vector<double> total = transfer.seconds;
   const std::vector<double>& offload = result.phases["prepare_for_generation/offload_before_refit"].seconds;
   for (std::size_t i = 0; i < total.size(); ++i) total[i] += offload[i];
   phase("total", std::move(total), false);
@@ -162,7 +167,8 @@ run::ArmResult merged(const std::vector<RankRow>& rows, RankArm RankRow::*arm, c
 
 class Bench {
  public:
-  Bench(const Setup& setup, Plans plans, transport::Group& group, transport::Exchange& exchange,
+  /// `exchange` is null for a simulated rank.
+  Bench(const Setup& setup, Plans plans, transport::Group& group, transport::Exchange* exchange,
         std::unique_ptr<device::Backend> backend, const run::Progress& progress)
       : setup_(setup),
         spec_(setup.spec.bench),
@@ -200,11 +206,14 @@ class Bench {
     return std::chrono::duration<double>(Clock::now() - start_).count();
   }
 
+  /// Whether the result is this rank's to make.
+  [[nodiscard]] bool reports() const noexcept { return setup_.spec.simulated_rank || group_.rank() == 0; }
+
   /// Ranks take turns, so that they do not share the memory's speed; rank 0's copies count.
   void measure_copy(run::CopyBandwidth& copy) {
     if (!spec_.measure_copy) return;
     group_.doing("measuring copies");
-    if (group_.rank() == 0) rank_.measure_copy(copy);
+    if (reports()) rank_.measure_copy(copy);
     copy.threads = spec_.backend.kind == device::Kind::cpu ? spec_.backend.threads : 0;
     group_.barrier(rank_.deadline());
   }
@@ -231,9 +240,13 @@ class Bench {
   Result gather(run::BenchResult bench) {
     group_.doing("gathering results");
     const std::vector<std::string> all = group_.all_gather(encode_row(rank_.row()), rank_.deadline());
-    if (group_.rank() != 0) return {};
+    if (!reports()) return {};
     Result result;
-    for (const std::string& row : all) result.ranks.push_back(decode_row(row));
+    if (setup_.spec.simulated_rank) {
+      result.ranks.push_back(rank_.row());
+    } else {
+      for (const std::string& row : all) result.ranks.push_back(decode_row(row));
+    }
     bench.control = merged(result.ranks, &RankRow::control, spec_.control, setup_);
     bench.treatment = merged(result.ranks, &RankRow::treatment, spec_.treatment, setup_);
     for (const std::size_t arm : kArms) {
@@ -251,7 +264,10 @@ class Bench {
     result.bench = std::move(bench);
     result.trainer = setup_.trainer->parallelism();
     result.generator = setup_.generator->parallelism();
-    result.exchange = std::string(exchange_.name()) + (setup_.spec.peer_memory ? "+peer" : "");
+    result.exchange = exchange_ == nullptr ? "simulated" : exchange_->name();
+    if (setup_.spec.peer_memory) result.exchange += "+peer";
+    if (setup_.spec.broadcast) result.exchange += "-broadcast";
+    result.simulated_rank = setup_.spec.simulated_rank;
     result.notes = rank_.plan(1).notes;
     result.rounds_control = rank_.plan(0).rounds;
     result.rounds_treatment = rank_.plan(1).rounds;
@@ -261,7 +277,7 @@ class Bench {
   const Setup& setup_;
   const run::BenchSpec& spec_;
   transport::Group& group_;
-  transport::Exchange& exchange_;
+  transport::Exchange* exchange_;
   const run::Progress& progress_;
   Clock::time_point start_ = Clock::now();
   Rank rank_;
@@ -280,14 +296,52 @@ std::vector<std::string> unused_switches(const plan::Switches& switches) {
   return names;
 }
 
-Result run_bench(const Spec& spec, transport::Group& group, transport::Exchange& exchange,
-                 const run::MakeBackend& make_backend, const run::Progress& progress) {
-  if (spec.bench.steps == 0) fail_input("a bench of 0 steps was asked for; it takes at least 1");
-  const Setup setup(spec);
+std::uint64_t of_others(const std::vector<std::uint64_t>& by_peer, std::uint32_t self) {
+  std::uint64_t bytes = 0;
+  for (std::size_t peer = 0; peer < by_peer.size(); ++peer) {
+    if (peer != self) bytes += by_peer[peer];
+  }
+  return bytes;
+}
+
+namespace {
+
+Result run(const Setup& setup, transport::Group& group, transport::Exchange* exchange,
+           const run::MakeBackend& make_backend, const run::Progress& progress) {
+  if (setup.spec.bench.steps == 0) fail_input("a bench of 0 steps was asked for; it takes at least 1");
   check_size(setup, group);
   Plans plans = {setup.plan(0, group.rank()), setup.plan(1, group.rank())};
   agree(setup, plans, group);
-  return Bench(setup, std::move(plans), group, exchange, make_backend(spec.bench.backend), progress).run();
+  return Bench(setup, std::move(plans), group, exchange, make_backend(setup.spec.bench.backend), progress)
+      .run();
+}
+
+}  // namespace
+
+Result run_bench(const Spec& spec, transport::Group& group, transport::Exchange& exchange,
+                 const run::MakeBackend& make_backend, const run::Progress& progress) {
+  return run(Setup(spec), group, &exchange, make_backend, progress);
+}
+
+Result run_simulated(const Spec& spec, const run::MakeBackend& make_backend, const run::Progress& progress) {
+  const Setup setup(spec);
+  const std::uint32_t rank = spec.simulated_rank.value();
+  if (spec.peer_memory) {
+    fail_input(
+        "a simulated rank has no peers whose memory it could write to, nor they its: leave peer memory out");
+  }
+  if (rank >= spec.processes()) {
+    fail_input(
+        fmt::format("there is no rank {} to simulate: there are {}, counted from 0", rank, spec.processes()));
+  }
+  if (!setup.generator_rank(rank)) {
+    fail_input(fmt::format(
+        "rank {} only sends, and nobody would see its bytes: simulate a rank of the "
+        "generator, {} to {}",
+        rank, setup.processes.of_generator(0), setup.processes.of_generator(setup.generator->ranks() - 1)));
+  }
+  SimulatedGroup group(rank, spec.processes());
+  return run(setup, group, nullptr, make_backend, progress);
 }
 
 }  // namespace refit::ranks

@@ -26,9 +26,11 @@ std::string offer(const device::Memory* own, const std::string& host) {
   return {bytes.begin(), bytes.end()};
 }
 
-/// A copy of another process's descriptor: memfds and exported allocations open once more through /proc.
+/// A copy of another rank's descriptor: a memfd opens once more through /proc, and what does not is here when
+/// the rank is a thread of this process.
 transport::UniqueFd descriptor_of(int process, int descriptor, const std::string& what) {
   if (descriptor < 0) return {};
+  if (process == ::getpid()) return transport::UniqueFd(::fcntl(descriptor, F_DUPFD_CLOEXEC, 0));
   const std::string path = fmt::format("/proc/{}/fd/{}", process, descriptor);
   transport::UniqueFd fd(::open(path.c_str(), O_RDWR | O_CLOEXEC));
   if (!fd) fail_runtime(fmt::format("{} cannot be opened: {}: {}", what, path, std::strerror(errno)));

@@ -16,6 +16,8 @@ namespace refit::ranks {
 namespace {
 
 constexpr std::byte kSecondPoison{0x5A};
+/// Bytes a second that a busy CPU verifies at least: making the weights, quantizing and comparing them.
+constexpr double kSlowestVerification = 20e6;
 
 std::string host_name() {
   std::array<char, 256> name{};
@@ -23,14 +25,24 @@ std::string host_name() {
 }
 
 /// Bytes of one refit by peer; what stays is at the rank's own place.
-void count_bytes(const reshard::Reshard& plan, const model::Inventory& model, const Processes& processes,
-                 RankArm& row) {
+void count_bytes(const reshard::Reshard& plan, const Setup& setup, bool broadcast, RankArm& row) {
   for (const reshard::Transfer& transfer : plan.sends) {
-    row.sent[processes.of_generator(transfer.to)] += reshard::wire_bytes(transfer, model);
+    const std::uint64_t bytes = reshard::wire_bytes(transfer, setup.model);
+    if (broadcast) {
+      for (std::uint64_t& sent : row.sent) sent += bytes;
+    } else {
+      row.sent[setup.processes.of_generator(transfer.to)] += bytes;
+    }
   }
   for (const reshard::Transfer& transfer : plan.receives) {
-    row.received[processes.of_trainer(transfer.from)] += reshard::wire_bytes(transfer, model);
+    row.received[setup.processes.of_trainer(transfer.from)] += reshard::wire_bytes(transfer, setup.model);
   }
+}
+
+/// A broadcast is sent once, however many hear it.
+std::uint64_t link_bytes(const RankArm& row, std::uint32_t self, bool broadcast) {
+  const std::uint64_t received = of_others(row.received, self);
+  return broadcast ? received : std::max(received, of_others(row.sent, self));
 }
 
 /// What the rank has to read of its own weights for one refit: what is sent to several ranks, once for each.
@@ -57,7 +69,7 @@ std::uint64_t number_in(std::string_view bytes, std::size_t index) {
 }  // namespace
 
 Rank::Rank(const Setup& setup, std::array<reshard::Reshard, 2> plans, transport::Group& group,
-           transport::Exchange& exchange, std::unique_ptr<device::Backend> backend)
+           transport::Exchange* exchange, std::unique_ptr<device::Backend> backend)
     : setup_(setup),
       group_(group),
       backend_(std::move(backend)),
@@ -92,7 +104,8 @@ Rank::Rank(const Setup& setup, std::array<reshard::Reshard, 2> plans, transport:
     }
     arm.row->sent.assign(group.size(), 0);
     arm.row->received.assign(group.size(), 0);
-    count_bytes(arm.plan, setup.model, setup.processes, *arm.row);
+    count_bytes(arm.plan, setup, setup.broadcasts(a), *arm.row);
+    arm.row->link_bytes = link_bytes(*arm.row, self, setup.broadcasts(a));
     arm.row->floor_bytes = floor_bytes(arm.plan, setup.model) + row_.destination_bytes;
   }
   if (setup.spec.peer_memory) peers_.emplace(group, *backend_, destinations_.get(), row_.host, deadline());
@@ -100,9 +113,18 @@ Rank::Rank(const Setup& setup, std::array<reshard::Reshard, 2> plans, transport:
   backend_->finish(deadline());
 }
 
-void Rank::equip(std::size_t a, transport::Exchange& exchange) {
+void Rank::equip(std::size_t a, transport::Exchange* exchange) {
   Arm& arm = *arms_[a];
-  Equipment equipment{*backend_, group_, exchange, arm.ledger};
+  const bool writes_to_peers = peers_ && setup_.switches(a).pipeline == plan::Pipeline::direct;
+  std::vector<Round> rounds;
+  if (!writes_to_peers) rounds = setup_.rounds(a, arm.plan, group_.rank());
+  if (exchange == nullptr) {
+    const plan::Request request = setup_.request(a);
+    arm.simulated = std::make_unique<SimulatedPeers>(rounds, setup_.model, *backend_, request.quant);
+    exchange = arm.simulated.get();
+  }
+  Equipment equipment{*backend_, group_, *exchange, arm.ledger};
+  equipment.broadcast = setup_.broadcasts(a);
   equipment.timeout_s = setup_.spec.bench.timeout_s;
   equipment.process = group_.rank();
   if (trainer_) {
@@ -113,11 +135,12 @@ void Rank::equip(std::size_t a, transport::Exchange& exchange) {
     equipment.generator = &*arm.generator;
     equipment.destinations = destinations_->bytes();
   }
-  if (peers_) {
+  if (writes_to_peers) {
     equipment.peers = &*peers_;
     equipment.share_of = [this, a](std::uint32_t process) { return share_of(a, process); };
   }
-  arm.refit.emplace(arm.plan, setup_.model, setup_.processes, setup_.switches(a), equipment);
+  arm.refit.emplace(arm.plan, std::move(rounds), setup_.model, setup_.processes, setup_.switches(a),
+                    equipment);
   arm.row->most_extra_bytes = arm.refit->most_extra_bytes();
 }
 
@@ -128,6 +151,12 @@ std::unique_ptr<GeneratorShare> Rank::share_of(std::size_t a, std::uint32_t proc
 
 Deadline Rank::deadline() const {
   return Deadline::after(std::chrono::duration<double>(setup_.spec.bench.timeout_s));
+}
+
+Deadline Rank::time_to_verify() const {
+  const double bytes = static_cast<double>(setup_.model.bytes());
+  return Deadline::after(
+      std::chrono::duration<double>(setup_.spec.bench.timeout_s + bytes / kSlowestVerification));
 }
 
 void Rank::measure_copy(run::CopyBandwidth& copy) {
@@ -148,10 +177,15 @@ void Rank::update_weights() {
 }
 
 void Rank::run_once(std::size_t a, Evidence* evidence) {
+  if (SimulatedPeers* const peers = arms_[a]->simulated.get()) {
+    arms_[1 - a]->simulated->release();
+    peers->begin(setup_.spec.bench.seed, step_, time_to_verify());
+  }
   // Others may write here from the barrier on: nothing that was asked for before may still be under way.
   backend_->finish(deadline());
   group_.doing("waiting for the start");
   group_.barrier(deadline());
+  group_.barrier(deadline());  // who had to wait long for the first may come out of it late
   stages_.start();
   arms_[a]->refit->run(stages_, evidence);
   stages_.stop();
@@ -180,6 +214,7 @@ void Rank::refit(std::size_t a, bool measured) {
   }
   if (!measured) return;
   run::add_sample(stages_.timeline(), arm.row->seconds.size(), arm.row->stages);
+  if (arm.simulated == nullptr) arm.row->rounds = arm.refit->times();
   arm.row->seconds.push_back(stages_.timeline().wall());
   arm.row->unattributed.push_back(stages_.timeline().unattributed());
   arm.row->offload.push_back(host.offload);
@@ -210,27 +245,35 @@ void Rank::verify(std::size_t a) {
   if (arm.refit->writes_to_peers()) {
     judge_mapping(a, verdict);
   } else {
-    judge_wire(evidence, verdict);
+    judge_wire(a, evidence, verdict);
   }
   group_.doing("verifying");
   // Ranks of one host share its memory, and each needs room for what it should have got.
   const bool in_turn = setup_.spec.bench.backend.kind == device::Kind::cpu;
   for (std::uint32_t turn = 0; turn < (in_turn ? group_.size() : 1); ++turn) {
     if (!in_turn || turn == group_.rank()) judge_parameters(a, first, verdict);
-    if (in_turn) group_.barrier(deadline());
+    if (in_turn) group_.barrier(time_to_verify());
   }
   arm.row->verdict.merge(std::move(verdict));
 }
 
-void Rank::judge_wire(const Evidence& evidence, verify::Verdict& verdict) {
+void Rank::judge_wire(std::size_t a, const Evidence& evidence, verify::Verdict& verdict) {
   std::string sent(group_.size() * sizeof(std::uint64_t), '\0');
   for (const auto& [peer, sum] : evidence.sent)
     std::memcpy(sent.data() + peer * sizeof(sum), &sum, sizeof(sum));
   const std::vector<std::string> all = group_.all_gather(sent, deadline());
+  ByPeer sent_here;
+  if (SimulatedPeers* const peers = arms_[a]->simulated.get()) {
+    sent_here = peers->digests();
+    peers->release();  // judging needs the room
+  } else {
+    for (std::uint32_t peer = 0; peer < all.size(); ++peer)
+      sent_here[peer] = number_in(all[peer], group_.rank());
+  }
   verify::Result& wire = verdict[verify::Check::wire];
   for (const auto& [peer, sum] : evidence.received) {
-    wire.bytes += arms_[0]->row->received[peer];
-    const std::uint64_t theirs = number_in(all[peer], group_.rank());
+    wire.bytes += arms_[a]->row->received[peer];
+    const std::uint64_t theirs = sent_here[peer];
     if (theirs == sum) continue;
     wire.add({fmt::format("(messages of rank {} to rank {})", peer, group_.rank()), 0,
               fmt::format("{:016x}", theirs), fmt::format("{:016x}", sum), 1,

@@ -10,6 +10,7 @@
 
 #include "ranks/refit.hpp"
 #include "ranks/share.hpp"
+#include "ranks/simulated.hpp"
 #include "refit/ranks/ranks.hpp"
 
 namespace refit::ranks {
@@ -24,6 +25,7 @@ struct Setup {
   model::Inventory model;
   std::vector<bool> quantized;
   std::unique_ptr<reshard::Layout> trainer, generator;
+  std::unique_ptr<reshard::Layout> everything;  ///< one rank that wants all; null without a broadcast
   Processes processes;
 
   [[nodiscard]] const plan::Switches& switches(std::size_t arm) const noexcept {
@@ -34,13 +36,20 @@ struct Setup {
   [[nodiscard]] std::optional<std::uint32_t> generator_rank(std::uint32_t process) const;
   /// The plan of one arm, with one process's sends and receives.
   [[nodiscard]] reshard::Reshard plan(std::size_t arm, std::uint32_t process) const;
+  [[nodiscard]] bool broadcasts(std::size_t arm) const noexcept {
+    return everything != nullptr && switches(arm).pipeline == plan::Pipeline::staged;
+  }
+  /// Of plan(arm, process), which outlives them.
+  [[nodiscard]] std::vector<Round> rounds(std::size_t arm, const reshard::Reshard& plan,
+                                          std::uint32_t process) const;
 };
 
 /// One process of the bench.
 class Rank {
  public:
+  /// `exchange` is null for a simulated rank, which has its own.
   Rank(const Setup& setup, std::array<reshard::Reshard, 2> plans, transport::Group& group,
-       transport::Exchange& exchange, std::unique_ptr<device::Backend> backend);
+       transport::Exchange* exchange, std::unique_ptr<device::Backend> backend);
 
   /// From the weights of one step to the next.
   void update_weights();
@@ -63,14 +72,17 @@ class Rank {
     reshard::Reshard plan;
     std::optional<GeneratorShare> generator;
     run::MemoryLedger ledger;
+    std::unique_ptr<SimulatedPeers> simulated;  ///< null where there are others
     std::optional<Refit> refit;
     RankArm* row = nullptr;
   };
 
+  /// For one rank's turn of it.
+  [[nodiscard]] Deadline time_to_verify() const;
   void run_once(std::size_t arm, Evidence* evidence);
-  void equip(std::size_t arm, transport::Exchange& exchange);
+  void equip(std::size_t arm, transport::Exchange* exchange);
   [[nodiscard]] std::unique_ptr<GeneratorShare> share_of(std::size_t arm, std::uint32_t process) const;
-  void judge_wire(const Evidence& evidence, verify::Verdict& verdict);
+  void judge_wire(std::size_t arm, const Evidence& evidence, verify::Verdict& verdict);
   void judge_mapping(std::size_t arm, verify::Verdict& verdict);
   void judge_parameters(std::size_t arm, const std::vector<std::uint64_t>& first, verify::Verdict& verdict);
   [[nodiscard]] std::unique_ptr<device::Memory> reference(const Arm& arm);

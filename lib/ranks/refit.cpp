@@ -2,8 +2,8 @@
 #include "ranks/refit.hpp"
 
 #include <algorithm>
+#include <utility>
 
-#include "refit/base/digest.hpp"
 #include "run/moved_bytes.hpp"
 
 namespace refit::ranks {
@@ -17,14 +17,6 @@ plan::Switches effective(plan::Switches switches) {
   return switches;
 }
 
-std::vector<transport::Part> parts_of(const Parcel& parcel, std::byte* buffer) {
-  std::vector<transport::Part> parts;
-  for (const Message& message : parcel.messages) {
-    parts.push_back({message.peer, {buffer + message.offset, message.bytes}});
-  }
-  return parts;
-}
-
 Lying lying_in(const Item& item, const std::byte* buffer, std::uint64_t element_bytes) {
   const reshard::Box& box = item.transfer->box;
   if (item.transfer->form != reshard::Form::quantized) {
@@ -35,16 +27,16 @@ Lying lying_in(const Item& item, const std::byte* buffer, std::uint64_t element_
 
 }  // namespace
 
-Refit::Refit(const reshard::Reshard& plan, const model::Inventory& model, const Processes& processes,
-             const plan::Switches& switches, const Equipment& equipment)
+Refit::Refit(const reshard::Reshard& plan, std::vector<Round> rounds, const model::Inventory& model,
+             const Processes& processes, const plan::Switches& switches, const Equipment& equipment)
     : model_(model),
       switches_(effective(switches)),
       equipment_(equipment),
       direct_(switches.pipeline == plan::Pipeline::direct),
       fused_(switches_.shuffle == plan::Shuffle::fused),
-      rounds_(direct_ && equipment.peers != nullptr ? std::vector<Round>{}
-                                                    : rounds_of(plan, model, processes, !direct_)),
-      meetings_(rounds_.size()) {
+      rounds_(std::move(rounds)),
+      meetings_(rounds_.size()),
+      times_(rounds_.size()) {
   const std::uint64_t held_before = equipment.ledger.current();
   if (!switches.double_buffer) slots_used_ = 1;
   const RoundSizes sizes = largest(rounds_);
@@ -122,13 +114,15 @@ Refit::Lists Refit::lists_of(std::size_t r) {
     placer_->place(item.transfer->tensor, item.transfer->box, lying_in(item, buffer, size), meeting, scratch,
                    lists.place.tasks);
   };
-  for (const Message& message : round.receive.messages) {
-    for (const Item& item : message.items) place_item(item, receive_buffer(r));
+  if (placer_) {
+    for (const Message& message : round.receive.messages) {
+      for (const Item& item : message.items) place_item(item, receive_buffer(r));
+    }
   }
   for (const Item& item : round.own) {
     if (!direct_) {
       pack_item(item);
-      place_item(item, send_buffer(r));
+      if (placer_) place_item(item, send_buffer(r));
       continue;
     }
     for (const Piece& piece : pieces_of(*equipment_.trainer, item.transfer->tensor, item.transfer->box,
@@ -162,46 +156,47 @@ void Refit::run_list(const List& list, run::Stages& stages) {
   }
 }
 
-void Refit::add_digests(const Parcel& parcel, std::byte* buffer,
-                        std::map<std::uint32_t, std::uint64_t>& digests) {
-  std::vector<std::span<const std::byte>> ranges;
-  for (const transport::Part& part : parts_of(parcel, buffer)) ranges.push_back(part.bytes);
-  const std::vector<std::uint64_t> found = equipment_.backend.checker().digests(ranges);
-  for (std::size_t i = 0; i < found.size(); ++i) {
-    std::uint64_t& sum = digests[parcel.messages[i].peer];
-    sum = mix64(sum + found[i]);
-  }
-}
-
 void Refit::pack(std::size_t r, run::Stages& stages, Evidence* evidence) {
+  times_[r].pack = now();
   stages.enter("pack");
   run_list(lists_[r].pack, stages);
   stages.enter("synchronize");
   equipment_.backend.finish(equipment_.deadline());
   if (evidence != nullptr) {
     stages.enter("verify");
-    add_digests(rounds_[r].send, send_buffer(r), evidence->sent);
+    add_digests(equipment_.backend, rounds_[r].send, send_buffer(r), evidence->sent);
   }
+  times_[r].start = now();
   stages.enter("exchange");
-  equipment_.exchange.start(static_cast<unsigned>(r % slots_used_), parts_of(rounds_[r].send, send_buffer(r)),
-                            parts_of(rounds_[r].receive, receive_buffer(r)));
+  const auto slot = static_cast<unsigned>(r % slots_used_);
+  const std::vector<transport::Part> sends = parts_of(rounds_[r].send, send_buffer(r));
+  const std::vector<transport::Part> receives = parts_of(rounds_[r].receive, receive_buffer(r));
+  if (equipment_.broadcast) {
+    equipment_.exchange.broadcast(slot, sends, receives);
+  } else {
+    equipment_.exchange.start(slot, sends, receives);
+  }
 }
 
 void Refit::place(std::size_t r, run::Stages& stages, Evidence* evidence) {
   stages.enter("exchange");
   equipment_.exchange.wait(static_cast<unsigned>(r % slots_used_), equipment_.deadline());
+  times_[r].arrived = now();
   if (evidence != nullptr) {
     stages.enter("verify");
-    add_digests(rounds_[r].receive, receive_buffer(r), evidence->received);
+    add_digests(equipment_.backend, rounds_[r].receive, receive_buffer(r), evidence->received);
   }
   stages.enter("load");
   run_list(lists_[r].place, stages);
-  if (lists_[r].met.tasks.empty()) return;
-  stages.enter("quantize");
-  run_list(lists_[r].met, stages);
+  if (!lists_[r].met.tasks.empty()) {
+    stages.enter("quantize");
+    run_list(lists_[r].met, stages);
+  }
+  times_[r].placed = now();
 }
 
 void Refit::run(run::Stages& stages, Evidence* evidence) {
+  started_ = Clock::now();
   equipment_.group.doing("moving weights");
   if (writes_) writes_->run(stages);
   for (std::size_t r = 0; r < rounds_.size(); ++r) {

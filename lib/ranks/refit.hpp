@@ -8,12 +8,12 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <optional>
 #include <span>
 #include <vector>
 
+#include "ranks/messages.hpp"
 #include "ranks/peer_writes.hpp"
 #include "ranks/peers.hpp"
 #include "ranks/rounds.hpp"
@@ -21,6 +21,7 @@
 #include "ranks/tasks.hpp"
 #include "refit/device/backend.hpp"
 #include "refit/plan/switches.hpp"
+#include "refit/ranks/ranks.hpp"
 #include "refit/transport/group.hpp"
 #include "run/hooks.hpp"
 #include "run/memory_ledger.hpp"
@@ -43,22 +44,23 @@ struct Equipment {
   const Peers* peers = nullptr;  ///< where pipeline=direct writes straight into them
   std::function<std::unique_ptr<GeneratorShare>(std::uint32_t process)> share_of{};
   std::uint32_t process = 0;
+  bool broadcast = false;  ///< of all that is sent
   [[nodiscard]] Deadline deadline() const {
     return Deadline::after(std::chrono::duration<double>(timeout_s));
   }
 };
 
-/// Digests of the bytes of all rounds, by peer.
 struct Evidence {
-  std::map<std::uint32_t, std::uint64_t> sent, received;
+  ByPeer sent, received;
   bool guards_intact = true;
 };
 
 class Refit {
  public:
-  /// `plan` is the rank's (sends and receives listed) and outlives the refit.
-  Refit(const reshard::Reshard& plan, const model::Inventory& model, const Processes& processes,
-        const plan::Switches& switches, const Equipment& equipment);
+  /// `plan` is the rank's (sends and receives listed) and outlives the refit; `rounds` are of it, none where
+  /// it writes into its peers' memory.
+  Refit(const reshard::Reshard& plan, std::vector<Round> rounds, const model::Inventory& model,
+        const Processes& processes, const plan::Switches& switches, const Equipment& equipment);
   Refit(const Refit&) = delete;
   Refit& operator=(const Refit&) = delete;
   ~Refit();
@@ -68,6 +70,8 @@ class Refit {
   /// Poisons what is kept between refits.
   void poison(std::byte value);
 
+  /// Of the last run.
+  [[nodiscard]] const std::vector<RoundTimes>& times() const noexcept { return times_; }
   /// Whether it writes into the other ranks' memory.
   [[nodiscard]] bool writes_to_peers() const noexcept { return writes_.has_value(); }
   /// What the rank never holds more of, beside sources and parameters: two slots, the scratch of late
@@ -94,11 +98,11 @@ class Refit {
     return {switches_.rounding, switches_.zero_scale, switches_.non_finite};
   }
   [[nodiscard]] Lists lists_of(std::size_t round);
+  [[nodiscard]] double now() const { return std::chrono::duration<double>(Clock::now() - started_).count(); }
   void pack(std::size_t round, run::Stages& stages, Evidence* evidence);
   void place(std::size_t round, run::Stages& stages, Evidence* evidence);
   void prepare(List& list, bool one_call);
   void run_list(const List& list, run::Stages& stages);
-  void add_digests(const Parcel& parcel, std::byte* buffer, std::map<std::uint32_t, std::uint64_t>& digests);
   void check_guards(Evidence& evidence);
 
   const model::Inventory& model_;
@@ -114,6 +118,8 @@ class Refit {
   std::optional<run::Relayout> relayout_;
   std::optional<Placer> placer_;
   std::vector<Lists> lists_;  ///< by round
+  Clock::time_point started_{};
+  std::vector<RoundTimes> times_;
   std::optional<PeerWrites> writes_;
   std::uint64_t held_bytes_ = 0, most_extra_bytes_ = 0;
 };

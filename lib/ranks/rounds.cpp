@@ -72,6 +72,28 @@ std::vector<Round> rounds_of(const reshard::Reshard& plan, const model::Inventor
   return rounds;
 }
 
+std::vector<Round> broadcast_rounds_of(const reshard::Reshard& plan, const model::Inventory& model,
+                                       std::uint32_t self, std::uint32_t processes) {
+  std::vector<std::map<std::uint32_t, std::vector<const reshard::Transfer*>>> receives(plan.rounds);
+  std::vector<Round> rounds(plan.rounds);
+  for (const reshard::Transfer& transfer : plan.sends) {
+    Parcel& send = rounds[transfer.round].send;
+    rounds[transfer.round].own.push_back(place(transfer, model, send.bytes));
+  }
+  for (const reshard::Transfer& transfer : plan.receives) {
+    if (transfer.from != self) receives[transfer.round][transfer.from].push_back(&transfer);
+  }
+  for (std::uint32_t r = 0; r < plan.rounds; ++r) {
+    Parcel& send = rounds[r].send;
+    rounds[r].receive = parcel_of(receives[r], model);
+    for (std::uint32_t peer = 0; peer < processes && send.bytes > 0; ++peer) {
+      if (peer != self)
+        send.messages.push_back({.peer = peer, .offset = 0, .bytes = send.bytes, .items = {}});
+    }
+  }
+  return rounds;
+}
+
 RoundSizes largest(const std::vector<Round>& rounds) {
   RoundSizes sizes;
   for (const Round& round : rounds) {

@@ -33,7 +33,9 @@ struct Parcel {
 
 struct Round {
   Parcel send, receive;
-  std::vector<Item> own;  ///< stays in this process; places are in the send buffer, behind what is sent
+  /// What this process itself takes from the send buffer: what stays, behind what is sent; of a broadcast all
+  /// that is sent, whose messages list no items, because it is packed once.
+  std::vector<Item> own;
 };
 
 /// Who is which process.
@@ -49,6 +51,12 @@ struct Processes {
 /// `plan` outlives the rounds. With `pack_own`, boxes that stay have room in the send buffer, too.
 [[nodiscard]] std::vector<Round> rounds_of(const reshard::Reshard& plan, const model::Inventory& model,
                                            const Processes& processes, bool pack_own);
+
+/// Every box to every process, whoever needs it. `plan` is to one rank that wants everything, and lists what
+/// trainer rank `self` (a process) sends and all that the other one receives.
+[[nodiscard]] std::vector<Round> broadcast_rounds_of(const reshard::Reshard& plan,
+                                                     const model::Inventory& model, std::uint32_t self,
+                                                     std::uint32_t processes);
 
 struct RoundSizes {
   std::uint64_t send = 0, receive = 0;  ///< of the largest round

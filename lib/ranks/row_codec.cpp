@@ -39,12 +39,22 @@ verify::Verdict decode_verdict(const Json& in) {
 Json encode_arm(const RankArm& arm) {
   Json stages = Json::array();
   for (const run::StageSamples& s : arm.stages) stages.push_back({s.name, s.seconds, s.bytes, s.launches});
-  return {{"seconds", arm.seconds},          {"unattributed", arm.unattributed},
-          {"offload", arm.offload},          {"swap", arm.swap},
-          {"stages", std::move(stages)},     {"sent", arm.sent},
-          {"received", arm.received},        {"peak", arm.peak_extra_bytes},
-          {"most", arm.most_extra_bytes},    {"floor", arm.floor_bytes},
-          {"digest", arm.parameters_digest}, {"verdict", encode_verdict(arm.verdict)}};
+  Json rounds = Json::array();
+  for (const RoundTimes& r : arm.rounds) rounds.push_back({r.pack, r.start, r.arrived, r.placed});
+  return {{"seconds", arm.seconds},
+          {"unattributed", arm.unattributed},
+          {"offload", arm.offload},
+          {"swap", arm.swap},
+          {"stages", std::move(stages)},
+          {"rounds", std::move(rounds)},
+          {"sent", arm.sent},
+          {"received", arm.received},
+          {"peak", arm.peak_extra_bytes},
+          {"most", arm.most_extra_bytes},
+          {"floor", arm.floor_bytes},
+          {"link", arm.link_bytes},
+          {"digest", arm.parameters_digest},
+          {"verdict", encode_verdict(arm.verdict)}};
 }
 
 RankArm decode_arm(const Json& in) {
@@ -61,11 +71,16 @@ RankArm decode_arm(const Json& in) {
     stage.launches = s.at(3).get<std::uint64_t>();
     arm.stages.push_back(std::move(stage));
   }
+  for (const Json& r : in.at("rounds")) {
+    arm.rounds.push_back(
+        {r.at(0).get<double>(), r.at(1).get<double>(), r.at(2).get<double>(), r.at(3).get<double>()});
+  }
   in.at("sent").get_to(arm.sent);
   in.at("received").get_to(arm.received);
   in.at("peak").get_to(arm.peak_extra_bytes);
   in.at("most").get_to(arm.most_extra_bytes);
   in.at("floor").get_to(arm.floor_bytes);
+  in.at("link").get_to(arm.link_bytes);
   in.at("digest").get_to(arm.parameters_digest);
   arm.verdict = decode_verdict(in.at("verdict"));
   return arm;

@@ -29,35 +29,39 @@ std::vector<Piece> pieces_of(const TrainerShare& share, std::uint32_t tensor, co
   return pieces;
 }
 
+device::Task pack_piece(const TensorSpec& tensor, const reshard::Transfer& transfer, const Piece& piece,
+                        std::byte* values, std::byte* scales, const quant::Options& options) {
+  const std::uint64_t size = size_of(tensor.dtype), col = piece.box.col - transfer.box.col;
+  device::Task task;
+  task.from = piece.at.values;
+  task.row_bytes = piece.at.pitch;
+  task.values = values;
+  task.row_begin = piece.box.row - transfer.box.row;
+  task.rows = piece.box.rows;
+  task.tensor = &tensor.name;
+  task.first_row = piece.box.row;
+  if (transfer.form == reshard::Form::quantized) {
+    task.op = device::Op::quantize;
+    task.options = options;
+    task.scales = scales;
+    task.scale_layout = plan::ScaleLayout::row_major;
+    task.cols = piece.box.cols;
+    task.to_col = col;
+    task.to_cols = transfer.box.cols;
+  } else {
+    task.cols = piece.box.cols * size;
+    task.to_col = col * size;
+    task.to_cols = transfer.box.cols * size;
+  }
+  return task;
+}
+
 void pack(const TrainerShare& share, const reshard::Transfer& transfer, const std::byte* arena,
           std::byte* values, std::byte* scales, const quant::Options& options,
           std::vector<device::Task>& tasks) {
   const TensorSpec& spec = share.model.tensors[transfer.tensor].spec;
-  const std::uint64_t size = size_of(spec.dtype);
   for (const Piece& piece : pieces_of(share, transfer.tensor, transfer.box, arena)) {
-    device::Task task;
-    task.from = piece.at.values;
-    task.row_bytes = piece.at.pitch;
-    task.values = values;
-    task.row_begin = piece.box.row - transfer.box.row;
-    task.rows = piece.box.rows;
-    task.tensor = &spec.name;
-    task.first_row = piece.box.row;
-    const std::uint64_t col = piece.box.col - transfer.box.col;
-    if (transfer.form == reshard::Form::quantized) {
-      task.op = device::Op::quantize;
-      task.options = options;
-      task.scales = scales;
-      task.scale_layout = plan::ScaleLayout::row_major;
-      task.cols = piece.box.cols;
-      task.to_col = col;
-      task.to_cols = transfer.box.cols;
-    } else {
-      task.cols = piece.box.cols * size;
-      task.to_col = col * size;
-      task.to_cols = transfer.box.cols * size;
-    }
-    tasks.push_back(task);
+    tasks.push_back(pack_piece(spec, transfer, piece, values, scales, options));
   }
 }
 

@@ -38,6 +38,11 @@ void pack(const TrainerShare& share, const reshard::Transfer& transfer, const st
           std::byte* values, std::byte* scales, const quant::Options& options,
           std::vector<device::Task>& tasks);
 
+/// The same of one piece of the box.
+[[nodiscard]] device::Task pack_piece(const TensorSpec& tensor, const reshard::Transfer& transfer,
+                                      const Piece& piece, std::byte* values, std::byte* scales,
+                                      const quant::Options& options);
+
 /// Rows of BF16 whose columns come from several ranks: they meet here, and are quantized when all have come.
 class Meeting {
  public:

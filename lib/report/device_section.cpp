@@ -29,7 +29,7 @@ std::string device_line(const Report& report) {
       report.ranks ? report.ranks->exchange : std::string(device::name_of(result.backend.transport));
   std::string text =
       fmt::format("Backend {}, transport {}: {}GPU {}, {}", device::name_of(result.backend.kind), transport,
-                  report.ranks ? "rank 0's " : "", result.backend.ordinal,
+                  on_ranks(report) ? reporting_rank(report) + "'s " : "", result.backend.ordinal,
                   device.name.empty() ? "of unknown name" : device.name);
   if (!device.compute_capability.empty()) {
     text += fmt::format(", compute capability {}", device.compute_capability);

@@ -1,6 +1,8 @@
 // Medians, multiples of the floor, extrapolations and comparisons.
 #include "report/figures.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -22,10 +24,27 @@ std::optional<Summary> summary_of(const std::vector<double>& samples) {
   return samples.empty() ? std::nullopt : std::optional(summarize(samples));
 }
 
+/// How long a copy of `bytes` would take.
+std::optional<double> copy_seconds(std::uint64_t bytes, double bytes_per_second) {
+  if (bytes == 0) return std::nullopt;
+  return quotient(static_cast<double>(bytes), std::max(0.0, bytes_per_second));
+}
+
 /// Seconds over the seconds that a copy of `bytes` would take.
 std::optional<double> multiple(double seconds, std::uint64_t bytes, double bytes_per_second) {
-  if (bytes == 0 || bytes_per_second <= 0) return std::nullopt;
-  return quotient(seconds * bytes_per_second, static_cast<double>(bytes));
+  const std::optional<double> floor = copy_seconds(bytes, bytes_per_second);
+  return floor ? quotient(seconds, *floor) : std::nullopt;
+}
+
+/// Memory traffic and, where the speed to another GPU was measured, what goes between ranks.
+void add_floor(const run::PhaseSamples& timed, const run::CopyBandwidth& copy, PhaseFigures& phase) {
+  phase.floor_bytes = timed.floor_bytes;
+  phase.link_bytes = timed.link_bytes;
+  phase.floor = copy_seconds(timed.floor_bytes, copy.bytes_per_second);
+  const auto links = copy_seconds(timed.link_bytes, median_of(copy.peer).value_or(0));
+  if (!links || !phase.floor || *links <= *phase.floor) return;
+  phase.floor = links;
+  phase.link_bound = true;
 }
 
 bool moves_nothing(std::string_view key, const run::HostTraffic& traffic, const plan::Switches& switches) {
@@ -72,15 +91,17 @@ PhaseFigures phase_figures(const Report& report, const run::ArmResult* arm, cons
   phase.source = timed.stand_in ? Source::stand_in : Source::measured;
   phase.samples = timed.seconds;
   phase.summary = summary_of(timed.seconds);
-  phase.floor_bytes = timed.floor_bytes;
+  add_floor(timed, report.result->copy, phase);
   phase.moved_nothing = report.replay && moves_nothing(key, report.replay->spec.host_traffic, arm->switches);
   if (!phase.summary) return phase;
-  phase.x_floor = multiple(phase.summary->median, timed.floor_bytes, bandwidth);
+  if (phase.floor) phase.x_floor = quotient(phase.summary->median, *phase.floor);
   if (key == kTransfer && arm->switches.pipeline == plan::Pipeline::staged) {
     // The bytes of a result of ranks are those of all of them, which move theirs at the same time.
-    const std::uint64_t direct =
-        on_ranks(report) ? timed.floor_bytes : report.result->source_bytes + report.result->destination_bytes;
-    phase.x_direct_floor = multiple(phase.summary->median, direct, bandwidth);
+    phase.x_direct_floor =
+        on_ranks(report)
+            ? phase.x_floor
+            : multiple(phase.summary->median, report.result->source_bytes + report.result->destination_bytes,
+                       bandwidth);
     std::uint64_t own = 0;
     for (const run::StageSamples& stage : arm->stages) own += stage.bytes;
     phase.x_own_floor = multiple(phase.summary->median, own, bandwidth);
@@ -163,6 +184,10 @@ std::optional<double> median_of(const std::vector<double>& samples) {
 std::optional<double> share_of(const std::vector<double>& part, const std::vector<double>& wall) {
   return quotient(std::accumulate(part.begin(), part.end(), 0.0),
                   std::accumulate(wall.begin(), wall.end(), 0.0));
+}
+
+std::string reporting_rank(const Report& report) {
+  return fmt::format("rank {}", report.scenario.ranks->reporting());
 }
 
 std::vector<std::string> inapplicable(const Report& report, const plan::Switches& switches) {

@@ -27,7 +27,9 @@ struct PhaseFigures {
   Source source = Source::not_published;
   std::vector<double> samples;
   std::optional<Summary> summary;  ///< none without samples
-  std::uint64_t floor_bytes = 0;
+  std::uint64_t floor_bytes = 0, link_bytes = 0;
+  std::optional<double> floor;  ///< seconds: memory traffic or links, whichever takes longer
+  bool link_bound = false;      ///< the links take longer
   std::optional<double> x_floor;
   std::optional<double> x_direct_floor;  ///< of a staged transfer
   std::optional<double>
@@ -89,6 +91,9 @@ inline constexpr std::uint64_t kNoBudget = std::numeric_limits<std::uint64_t>::m
 [[nodiscard]] inline bool on_ranks(const Report& report) noexcept {
   return report.scenario.ranks.has_value();
 }
+
+/// "rank 0": whose copies and clocks are shown. With ranks only.
+[[nodiscard]] std::string reporting_rank(const Report& report);
 
 /// Switches that nobody looks at.
 [[nodiscard]] std::vector<std::string> inapplicable(const Report& report, const plan::Switches& switches);

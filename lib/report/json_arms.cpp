@@ -15,6 +15,8 @@ OrderedJson phase_json(const PhaseFigures& phase) {
           {"max_s", summary ? number(summary->max) : nullptr},
           {"spread", summary ? number(summary->spread) : nullptr},
           {"floor_bytes", phase.summary ? OrderedJson(phase.floor_bytes) : OrderedJson(nullptr)},
+          {"link_bytes", phase.summary ? OrderedJson(phase.link_bytes) : OrderedJson(nullptr)},
+          {"floor_s", phase.summary ? optional(phase.floor) : OrderedJson(nullptr)},
           {"x_floor", optional(phase.x_floor)},
           {"x_direct_floor", optional(phase.x_direct_floor)},
           {"x_own_floor", optional(phase.x_own_floor)},

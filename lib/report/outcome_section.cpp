@@ -14,16 +14,18 @@ namespace {
 
 constexpr std::size_t kShownFindings = 5;
 
-std::string traffic_between_ranks(const char* name, const run::ArmResult& arm) {
+std::string traffic_between_ranks(const Report& report, const char* name, const run::ArmResult& arm) {
+  const std::optional<std::uint32_t>& simulated = report.scenario.ranks->simulated;
   return wrapped(
-      fmt::format("{:<4}{} between ranks in {} {}; {} messages; at most {} beside sources and "
-                  "parameters, in all ranks together",
-                  name, format_bytes(arm.wire_bytes), arm.buckets, arm.buckets == 1 ? "round" : "rounds",
-                  arm.messages, format_bytes(arm.peak_extra_bytes)),
+      fmt::format("{:<4}{} {} in {} {}; {} messages; at most {} beside sources and parameters, in {}", name,
+                  format_bytes(arm.wire_bytes),
+                  simulated ? fmt::format("sent by rank {}", *simulated) : "between ranks", arm.buckets,
+                  arm.buckets == 1 ? "round" : "rounds", arm.messages, format_bytes(arm.peak_extra_bytes),
+                  simulated ? "that rank" : "all ranks together"),
       4);
 }
 
-std::string traffic_lines(const char* name, const run::ArmResult& arm) {
+std::string traffic_lines(const Report&, const char* name, const run::ArmResult& arm) {
   return wrapped(
       fmt::format("{:<4}{} on the wire in {} buckets; {} messages, {}; {} handles opened; at most {} beside "
                   "sources and parameters",
@@ -65,7 +67,7 @@ std::string verify_lines(const char* name, const run::ArmResult& arm) {
 std::string outcome_section(const Report& report) {
   const run::BenchResult& result = *report.result;
   const auto traffic = on_ranks(report) ? traffic_between_ranks : traffic_lines;
-  return traffic("off", result.control) + traffic("on", result.treatment) + "\nverify\n" +
+  return traffic(report, "off", result.control) + traffic(report, "on", result.treatment) + "\nverify\n" +
          verify_lines("off", result.control) + verify_lines("on", result.treatment);
 }
 

@@ -9,13 +9,23 @@
 namespace refit::report {
 namespace {
 
-/// Bytes of all peers but the rank itself.
-std::uint64_t of_others(const std::vector<std::uint64_t>& by_peer, std::uint32_t self) {
-  std::uint64_t bytes = 0;
-  for (std::size_t peer = 0; peer < by_peer.size(); ++peer) {
-    if (peer != self) bytes += by_peer[peer];
+/// Adds what of the rounds' ways was hidden behind work. Rounds start and arrive in order.
+void add_overlap(const std::vector<ranks::RoundTimes>& rounds, RankFigures& figures) {
+  if (rounds.empty()) return;
+  double exchanging = 0, hidden = 0, until = 0;
+  for (const ranks::RoundTimes& way : rounds) {
+    const double from = std::max(until, way.start);
+    until = std::max(until, way.arrived);
+    const auto beside = [&](double begin, double end) {
+      return std::max(0.0, std::min(end, way.arrived) - std::max(begin, from));
+    };
+    exchanging += std::max(0.0, way.arrived - from);
+    for (const ranks::RoundTimes& work : rounds) {
+      hidden += beside(work.pack, work.start) + beside(work.arrived, work.placed);
+    }
   }
-  return bytes;
+  figures.exchanging = exchanging;
+  figures.hidden = hidden;
 }
 
 RankFigures figures_of(const ranks::RankRow& row, const ranks::RankArm& arm) {
@@ -25,8 +35,9 @@ RankFigures figures_of(const ranks::RankRow& row, const ranks::RankArm& arm) {
   figures.step = median_of(arm.seconds);
   figures.unattributed = median_of(arm.unattributed);
   figures.unattributed_share = share_of(arm.unattributed, arm.seconds);
-  figures.sent = of_others(arm.sent, row.rank);
-  figures.received = of_others(arm.received, row.rank);
+  figures.sent = ranks::of_others(arm.sent, row.rank);
+  figures.received = ranks::of_others(arm.received, row.rank);
+  add_overlap(arm.rounds, figures);
   for (const run::StageSamples& stage : arm.stages) {
     const auto share = share_of(stage.seconds, arm.seconds);
     if (!share || (figures.longest_share && *share <= *figures.longest_share)) continue;

@@ -20,6 +20,9 @@ struct RankFigures {
   std::uint64_t sent = 0, received = 0;                    ///< to and from others
   std::string longest_stage;                               ///< empty without stages
   std::optional<double> longest_share;                     ///< of the wall time of all steps
+  /// Seconds of the last measured refit in which a round was under way, and of these the ones in which the
+  /// rank packed or placed another; none without rounds.
+  std::optional<double> exchanging, hidden;
 };
 
 struct RankArmFigures {

@@ -76,10 +76,17 @@ std::string arm_lines(const char* name, const RankArmFigures& arm, std::uint32_t
   std::string text = fmt::format("  {}: {} {}", name, rounds, rounds == 1 ? "round" : "rounds");
   if (straggler != nullptr) {
     const double fastest = *arm.ranks[arm.by_step.back()].step;
-    text += fmt::format("; the slowest is rank {} on {}", straggler->row->rank, straggler->row->host);
+    if (arm.by_step.size() > 1) {
+      text += fmt::format("; the slowest is rank {} on {}", straggler->row->rank, straggler->row->host);
+    }
     if (arm.by_step.size() > 1 && fastest > 0) {
       text += fmt::format(", {:.2f} x the fastest", *straggler->step / fastest);
     }
+  }
+  if (straggler != nullptr && straggler->exchanging && *straggler->exchanging > 0) {
+    text += fmt::format(
+        "; of the {} s in which its rounds were under way it packed and placed others for {:.0f} %",
+        seconds(straggler->exchanging), 100 * *straggler->hidden / *straggler->exchanging);
   }
   text = wrapped(text + ".", 4) +
          line("", "rank", "host", "step s", "sent", "received", "longest stage", "verify");
@@ -94,12 +101,19 @@ std::string arm_lines(const char* name, const RankArmFigures& arm, std::uint32_t
 
 std::string ranks_section(const Report& report) {
   const ranks::Result& result = *report.ranks;
+  const scenario::Ranks& asked = *report.scenario.ranks;
   std::string text = wrapped(
       fmt::format(
-          "{} ranks: trainer {}, generator {}, {}; bytes move by {}. A step takes as long as its slowest "
-          "rank (>).",
-          result.ranks.size(), reshard::to_string(result.trainer), reshard::to_string(result.generator),
-          report.scenario.ranks->colocated ? "on the same ranks" : "on ranks of their own", result.exchange),
+          "{} ranks: trainer {}, generator {}, {}{}", asked.processes(), reshard::to_string(result.trainer),
+          reshard::to_string(result.generator),
+          asked.colocated ? "on the same ranks" : "on ranks of their own",
+          result.simulated_rank
+              ? fmt::format(". SIMULATED: only rank {} ran. What the others send it was made here before "
+                            "each refit and moves at the speed of this memory, so that no link's time is in "
+                            "these seconds; what it sends goes nowhere.",
+                            *result.simulated_rank)
+              : fmt::format("; bytes move by {}. A step takes as long as its slowest rank (>).",
+                            result.exchange)),
       2);
   for (const std::string& note : result.notes) text += wrapped("  Note: " + note, 8);
   return text +

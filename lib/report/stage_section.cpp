@@ -153,6 +153,9 @@ std::vector<Thread> threads_of(const Report& report) {
     return {{run::name_of(run::Role::trainer), run::Role::trainer, kTrainerOrder},
             {run::name_of(run::Role::generator), run::Role::generator, kGeneratorOrder}};
   }
+  if (report.ranks->simulated_rank) {
+    return {{reporting_rank(report), run::Role::trainer, kRankOrder}};
+  }
   return {{fmt::format("slowest rank: {} off, {} on", slowest(*report.ranks, &ranks::RankRow::control),
                        slowest(*report.ranks, &ranks::RankRow::treatment)),
            run::Role::trainer, kRankOrder}};

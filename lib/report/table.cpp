@@ -62,10 +62,10 @@ std::string copy_text(const Report& report) {
   const run::CopyBandwidth& copy = report.result->copy;
   const bool gpu = is_gpu(*report.result);
   if (copy.bytes_per_second <= 0) return "";
-  std::string text = fmt::format(
-      "; {} copies {:.2f} GB/s (read + written)",
-      on_ranks(report) ? (gpu ? "rank 0's GPU" : "rank 0 alone") : (gpu ? "the GPU" : "this machine"),
-      copy.bytes_per_second / 1e9);
+  std::string text = fmt::format("; {} copies {:.2f} GB/s (read + written)",
+                                 on_ranks(report) ? reporting_rank(report) + (gpu ? "'s GPU" : " alone")
+                                                  : std::string(gpu ? "the GPU" : "this machine"),
+                                 copy.bytes_per_second / 1e9);
   const auto to_host = median_of(copy.to_host), from_host = median_of(copy.from_host);
   if (to_host && from_host) {
     text += fmt::format(", {:.2f} GB/s to and {:.2f} GB/s from pinned host memory", *to_host / 1e9,
@@ -96,10 +96,9 @@ std::string measured_text(const Report& report, const Figures& figures) {
       "Measured here: all seconds off and on (medians; spread is half the interquartile range), x floor "
       "against "
       "{} copy bandwidth.",
-      on_ranks(report)         ? "rank 0's"
-      : is_gpu(*report.result) ? "the GPU's"
-                               : "this machine's");
-  if (on_ranks(report)) {
+      on_ranks(report) ? reporting_rank(report) + "'s"
+                       : std::string(is_gpu(*report.result) ? "the GPU's" : "this machine's"));
+  if (on_ranks(report) && !report.scenario.ranks->simulated) {
     text +=
         " A step's seconds are those of its slowest rank, its floor that of the rank with most to move; "
         "stages are those of the rank whose median is largest.";

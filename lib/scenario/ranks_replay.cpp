@@ -19,7 +19,9 @@ class ManyRanks final : public Chooser {
       : Chooser(scenario, model, request),
         ranks_(*scenario.ranks),
         processes_(ranks_.processes()),
-        sharing_(sharing == 0 ? processes_ : std::min(sharing, processes_)) {}
+        sharing_(ranks_.simulated ? 1
+                 : sharing == 0   ? processes_
+                                  : std::min(sharing, processes_)) {}
 
  private:
   [[nodiscard]] std::uint64_t memory_needed(const run::BenchSpec& bench) const override {
@@ -32,14 +34,17 @@ class ManyRanks final : public Chooser {
   void add_costs(const run::BenchSpec& bench, Amounts& amounts) const override {
     const ranks::Spec spec = ranks_spec(ranks_, bench);
     const ranks::Setup setup(spec);
-    for (std::uint32_t rank = 0; rank < setup.trainer->ranks(); ++rank) {
-      for (const verify::Extent& extent : ranks::TrainerShare(setup.model, *setup.trainer, rank).extents) {
-        amounts.source_bytes += extent.bytes;
+    const std::uint32_t first = ranks_.simulated.value_or(0);
+    for (std::uint32_t process = first; process < (ranks_.simulated ? first + 1 : processes_); ++process) {
+      if (const auto rank = setup.trainer_rank(process)) {
+        for (const auto& extent : ranks::TrainerShare(setup.model, *setup.trainer, *rank).extents) {
+          amounts.source_bytes += extent.bytes;
+        }
       }
-    }
-    for (std::uint32_t rank = 0; rank < setup.generator->ranks(); ++rank) {
-      amounts.destination_bytes +=
-          ranks::GeneratorShare(setup.model, *setup.generator, rank, setup.request(0)).plan.destination_bytes;
+      if (const auto rank = setup.generator_rank(process)) {
+        const ranks::GeneratorShare share(setup.model, *setup.generator, *rank, setup.request(0));
+        amounts.destination_bytes += share.plan.destination_bytes;
+      }
     }
     amounts.memory_needed = memory_needed(bench);
     amounts.control = arm_amounts(setup, 0);
@@ -50,6 +55,7 @@ class ManyRanks final : public Chooser {
     const reshard::Reshard plan = setup.plan(arm, 0);
     ArmAmounts amounts{.wire_bytes = 0, .keys = plan.transfers, .buckets = plan.rounds};
     for (const reshard::RankTotals& trainer : plan.trainers) amounts.wire_bytes += trainer.remote_bytes;
+    if (setup.broadcasts(arm)) amounts.wire_bytes *= setup.spec.processes() - 1;
     return amounts;
   }
 
@@ -70,11 +76,15 @@ class ManyRanks final : public Chooser {
   }
 
   [[nodiscard]] std::string runner() const override {
-    return fmt::format(" on {} {}, {} to {}", processes_, processes_ == 1 ? "rank" : "ranks",
-                       reshard::to_string(ranks_.trainer), reshard::to_string(ranks_.generator));
+    const std::string who = ranks_.simulated
+                                ? fmt::format("the share of rank {} of {}", *ranks_.simulated, processes_)
+                                : fmt::format("{} {}", processes_, processes_ == 1 ? "rank" : "ranks");
+    return fmt::format(" on {}, {} to {}", who, reshard::to_string(ranks_.trainer),
+                       reshard::to_string(ranks_.generator));
   }
 
   [[nodiscard]] std::string holders() const override {
+    if (ranks_.simulated) return "in that one";
     return sharing_ == processes_ ? "in all of them together"
            : sharing_ == 1        ? "in each of them"
                                   : fmt::format("in the {} of them that share it", sharing_);
@@ -97,6 +107,8 @@ ranks::Spec ranks_spec(const Ranks& ranks, run::BenchSpec bench) {
   spec.generator = ranks.generator;
   spec.form = ranks.form;
   spec.colocated = ranks.colocated;
+  spec.simulated_rank = ranks.simulated;
+  spec.broadcast = ranks.broadcast;
   return spec;
 }
 

@@ -72,22 +72,31 @@ reshard::Parallelism read_sizes(const StrictObject& ranks, std::string_view key,
   }
 }
 
-std::optional<Ranks> read_ranks(const StrictObject& scenario) {
-  const auto object = scenario.object("ranks", {"train", "gen", "colocated", "trainer_form"});
-  if (!object) return std::nullopt;
+Ranks read_ranks(const StrictObject& object) {
   Ranks ranks;
-  ranks.trainer = read_sizes(*object, "train", reshard::Side::trainer);
-  ranks.generator = read_sizes(*object, "gen", reshard::Side::generator);
-  ranks.colocated = object->flag("colocated").value_or(true);
+  ranks.trainer = read_sizes(object, "train", reshard::Side::trainer);
+  ranks.generator = read_sizes(object, "gen", reshard::Side::generator);
+  ranks.colocated = object.flag("colocated").value_or(true);
   if (ranks.trainer.fsdp > 1) ranks.form = reshard::TrainerForm::hf;
-  if (const auto name = object->text("trainer_form")) {
+  if (const auto name = object.text("trainer_form")) {
     const auto form = reshard::parse_trainer_form(*name);
     if (!form) {
-      object->fail("trainer_form", fmt::format("is {}, not one of megatron, hf", json_quoted(*name)));
+      object.fail("trainer_form", fmt::format("is {}, not one of megatron, hf", json_quoted(*name)));
     }
     ranks.form = *form;
   }
   return ranks;
+}
+
+void read_both_ranks(const StrictObject& scenario, Scenario& result) {
+  if (const auto object = scenario.object("ranks", {"train", "gen", "colocated", "trainer_form"})) {
+    result.ranks = read_ranks(*object);
+  }
+  if (const auto object =
+          scenario.object("cluster", {"train", "gen", "colocated", "trainer_form", "assumption"})) {
+    result.cluster = read_ranks(*object);
+    result.cluster_assumption = object->required_text("assumption");
+  }
 }
 
 /// Every switch is a string, as on the command line.
@@ -172,10 +181,10 @@ const std::vector<std::string_view>& phase_keys() {
 
 Scenario load_scenario(const fs::path& file) {
   const Json json = read_json_file(file.string());
-  const StrictObject object(
-      json, file.string(), "",
-      {"schema", "name", "title", "description", "platform", "notes", "model", "trainer", "generator",
-       "ranks", "recipe", "ignore", "moe_layout", "control", "treatment", "host_traffic", "phases"});
+  const StrictObject object(json, file.string(), "",
+                            {"schema", "name", "title", "description", "platform", "notes", "model",
+                             "trainer", "generator", "ranks", "cluster", "recipe", "ignore", "moe_layout",
+                             "control", "treatment", "host_traffic", "phases"});
   if (const auto schema = object.required_text("schema"); schema != kSchema) {
     object.fail("schema", fmt::format("is {}; this program reads \"{}\"", json_quoted(schema), kSchema));
   }
@@ -187,7 +196,7 @@ Scenario load_scenario(const fs::path& file) {
   result.notes = object.texts("notes");
   result.trainer = read_parallelism(object, "trainer");
   result.generator = read_parallelism(object, "generator");
-  result.ranks = read_ranks(object);
+  read_both_ranks(object, result);
   read_recipe(object, result);
   result.moe_layout = read_layout(object);
   read_switches(object, "control", result.control);

@@ -14,6 +14,7 @@
 
 #include "refit/base/error.hpp"
 #include "refit/transport/group.hpp"
+#include "transport/rank_words.hpp"
 
 namespace refit::transport {
 namespace {
@@ -50,9 +51,9 @@ struct Shared {
         if (ranks[rank].gone) {
           const std::uint32_t first = ranks[rank].because.value_or(rank);
           ranks[self].because = first;
-          fail_runtime(fmt::format("rank {} is gone; the last it did: {}", first, ranks[first].doing));
+          fail_runtime(rank_is_gone(first, ranks[first].doing));
         }
-        names += fmt::format("{}rank {} ({})", names.empty() ? "" : ", ", rank, ranks[rank].doing);
+        names += (names.empty() ? "" : ", ") + rank_that_does(rank, ranks[rank].doing);
       }
       if (deadline.passed()) fail_runtime(fmt::format("waited too long for {}", names));
       changed.wait_for(locked, kLookAgain);

@@ -243,6 +243,18 @@ class DryRun(unittest.TestCase):
                 self.assertEqual(done.returncode, 0, done.stderr)
                 validate(self, path)
 
+    def test_every_documented_switch_is_understood_and_validates(self):
+        rows = re.findall(r"^\| `(\w+)` \| ([^|]+) \| `[^|]+` \| `[^|]+` \|$", (TESTS.parent / "docs/scenarios.md").read_text(), re.M)
+        self.assertGreater(len(rows), 15)
+        with tempfile.TemporaryDirectory() as folder:
+            for switch, values in rows:
+                for value in re.findall(r"`\"?([^`\"]+)\"?`", values):
+                    with self.subTest(switch=switch, value=value):
+                        path = pathlib.Path(folder, "report.json")
+                        done = bench("--scenario", "tiny-moe", "--dry-run", "--treatment", f"{switch}={value}", "--json", str(path))
+                        self.assertEqual(done.returncode, 0, done.stderr)
+                        validate(self, path)
+
     def test_a_plan_for_a_gpu_needs_none(self):
         done, report = report_of("--scenario", "qwen3-30b", "--backend", "cuda", "--dry-run")
         self.assertEqual(done.returncode, 0, done.stderr)

@@ -10,7 +10,8 @@ import tempfile
 import time
 import unittest
 
-from apps_test import BIN, validate, wait_until
+from apps_test import BIN, wait_until
+from rank_checks import RankChecks
 
 MPIRUN = os.environ.get("REFIT_MPIRUN") or shutil.which("mpirun")
 ENVIRONMENT = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
@@ -46,31 +47,9 @@ def ranks_of(mpirun_process):
 
 
 @unittest.skipIf(MPIRUN is None, "there is no mpirun here")
-class Ranks(unittest.TestCase):
-    def report(self, *arguments, ranks=4):
-        with tempfile.TemporaryDirectory() as folder:
-            path = pathlib.Path(folder, "report.json")
-            done = mpirun(ranks, *arguments, "--json", path, "--quiet")
-            self.assertEqual(done.returncode, 0, done.stderr)
-            validate(self, path)
-            return json.loads(path.read_text())
-
-    def check(self, report, meets=True):
-        self.assertEqual(report["status"], "ok")
-        ranks = report["ranks"]
-        self.assertEqual(ranks["count"], 4)
-        self.assertEqual([row["rank"] for row in ranks["rows"]], [0, 1, 2, 3])
-        for arm in ("control", "treatment"):
-            for row in ranks["rows"]:
-                for peer, received in enumerate(row[arm]["received_bytes"]):
-                    self.assertEqual(received, ranks["rows"][peer][arm]["sent_bytes"][row["rank"]])
-                # Four refits beside each other would send nothing to one another.
-                others = sum(n for peer, n in enumerate(row[arm]["received_bytes"]) if peer != row["rank"])
-                self.assertEqual(others > 0, meets)
-                self.assertLessEqual(row[arm]["peak_extra_bytes"], row[arm]["most_extra_bytes"])
-            seconds = [row[arm]["seconds"] for row in ranks["rows"]]
-            self.assertEqual(len({len(samples) for samples in seconds}), 1)
-            self.assertGreater(len(seconds[0]), 0)
+class Ranks(RankChecks):
+    def launch(self, ranks, *arguments):
+        return mpirun(ranks, *arguments)
 
     def test_every_byte_arrives_at_every_step(self):
         self.check(self.report("--scenario", "tiny-moe-ep4", "--transport", "mpi", "--verify", "every", "--steps", "4"))
@@ -82,19 +61,64 @@ class Ranks(unittest.TestCase):
                 self.check(self.report("--scenario", "tiny-moe-ep4", "--train", "ep=4", "--gen", gen, "--treatment",
                                        "pipeline=direct", "--verify", "every", "--steps", "3", "--warmup", "1"), meets)
 
-    def refused(self, done, *words, code=2):
-        self.assertEqual(done.returncode, code, done.stderr)
-        self.assertEqual(done.stdout, "")
-        for word in words:
-            self.assertIn(word, done.stderr)
+    def test_a_broadcast_to_everybody_gives_the_same_parameters(self):
+        asked = ("--scenario", "tiny-moe-ep4", "--treatment", "pipeline=direct", "--verify", "every", "--steps", "3", "--warmup", "1")
+        exact = self.report(*asked)
+        report = self.report(*asked, "--transport", "mpi-broadcast")
+        self.check(report)
+        self.assertEqual(report["ranks"]["exchange"], "mpi-broadcast")
+        self.assertGreater(report["arms"]["control"]["wire_bytes"], 2 * exact["arms"]["control"]["wire_bytes"])
+        self.assertEqual(report["arms"]["treatment"]["wire_bytes"], exact["arms"]["treatment"]["wire_bytes"])
+        for arm in ("control", "treatment"):
+            self.assertEqual([row[arm]["parameters_digest"] for row in report["ranks"]["rows"]],
+                             [row[arm]["parameters_digest"] for row in exact["ranks"]["rows"]])
+
+    def test_a_round_is_under_way_while_others_are_packed_and_placed(self):
+        for row in self.report("--scenario", "tiny-moe-ep4", "--steps", "3", "--warmup", "1")["ranks"]["rows"]:
+            timeline = row["control"]["timeline"]
+            rounds = timeline["rounds"]
+            self.assertGreater(len(rounds), 3)
+            for one, next_one in zip(rounds, rounds[1:]):
+                self.assertLessEqual(one["start_s"], next_one["pack_s"])
+                # Handed over, packed the next one beside it, and only then waited for.
+                self.assertLess(next_one["start_s"], one["arrived_s"])
+            self.assertGreater(timeline["hidden_s"], 0)
+            self.assertLessEqual(timeline["hidden_s"], timeline["exchanging_s"])
+
+    def test_a_simulated_rank_has_the_bytes_of_the_real_one(self):
+        asked = ("--scenario", "tiny-moe-ep4", "--steps", "2", "--warmup", "1", "--verify", "every")
+        real = self.report(*asked)["ranks"]["rows"][3]
+        done = subprocess.run([BIN / "refit-bench", *asked, "--simulate-ranks", "4", "--simulate-rank", "3", "--json", "-", "--quiet"],
+                              capture_output=True, text=True, timeout=120)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        report = json.loads(done.stdout)
+        self.assertEqual((report["ranks"]["simulated_rank"], report["ranks"]["count"], len(report["ranks"]["rows"])), (3, 4, 1))
+        row = report["ranks"]["rows"][0]
+        for arm in ("control", "treatment"):
+            for key in ("sent_bytes", "received_bytes", "parameters_digest", "most_extra_bytes", "link_bytes", "floor_bytes"):
+                self.assertEqual(row[arm][key], real[arm][key], key)
+
+    def test_a_simulation_that_cannot_be_is_refused(self):
+        for words, part in ((["--scenario", "tiny-moe-ep4", "--simulate-ranks", "8"], "--simulate-ranks 8"),
+                            (["--scenario", "tiny-moe-ep4", "--simulate-ranks", "0"], "--simulate-ranks"),
+                            (["--scenario", "tiny-moe-ep4", "--simulate-ranks", "4", "--simulate-rank", "4"], "counted from 0"),
+                            (["--scenario", "tiny-moe-ep4", "--simulate-rank", "1"], "--simulate-ranks N"),
+                            (["--scenario", "tiny-moe", "--simulate-ranks", "4"], "--train"),
+                            (["--scenario", "tiny-moe-ep4", "--separate", "--simulate-ranks", "8", "--simulate-rank", "2"], "only sends"),
+                            (["--scenario", "tiny-moe-ep4", "--simulate-ranks", "4", "--transport", "mpi"], "leave it out")):
+            with self.subTest(words=words):
+                done = subprocess.run([BIN / "refit-bench", *words], capture_output=True, text=True, timeout=60)
+                self.refused(done, part)
+                self.assertEqual(len(done.stderr.splitlines()), 1)
 
     def test_started_alone_or_as_others_it_says_how_to_start_it(self):
         done = subprocess.run([BIN / "refit-bench", "--scenario", "tiny-moe-ep4"], capture_output=True, text=True)
-        self.refused(done, "mpirun -np 4")
+        self.refused(done, "mpirun -np 4", "torchrun --nproc-per-node 4")
         self.assertEqual(len(done.stderr.splitlines()), 1)
         done = mpirun(2, "--scenario", "tiny-moe-ep4")
         self.refused(done, "2 ranks were started", "4")
         self.assertEqual(done.stderr.count("2 ranks were started"), 1)
+        self.refused(mpirun(4, "--scenario", "tiny-moe-ep4", "--transport", "tcp"), "--transport tcp", "say mpi")
 
     def test_ranks_that_were_asked_for_different_things_name_the_difference(self):
         words = [MPIRUN, "--oversubscribe"]
@@ -103,6 +127,23 @@ class Ranks(unittest.TestCase):
             words += ["-np", "1", BIN / "refit-bench", "--scenario", "tiny-moe-ep4", "--seed", seed]
         done = subprocess.run(words, env=ENVIRONMENT, capture_output=True, text=True, timeout=120)
         self.refused(done, "ranks disagree: seed is 1 on rank 0 and 7 on rank 2")
+
+    def test_ranks_with_less_memory_replay_the_same_part(self):
+        words = [MPIRUN, "--oversubscribe"]
+        for rank, budget in enumerate(("1GiB", "1GiB", "50MiB", "2GiB")):
+            words += [":"] if rank else []
+            words += ["-np", "1", BIN / "refit-bench", "--scenario", "tiny-moe-ep4", "--memory-budget", budget, "--steps", "2",
+                      "--warmup", "1", "--buffer-size", "256KiB"]
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "report.json")
+            words += ["--quiet"]
+            words[words.index("--steps"):words.index("--steps")] = ["--json", path]  # rank 0's
+            done = subprocess.run(words, env=ENVIRONMENT, capture_output=True, text=True, timeout=120)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            report = json.loads(path.read_text())
+        self.check(report)
+        self.assertEqual(report["replayed"]["memory_budget_bytes"], 50 << 20)
+        self.assertLess(report["replayed"]["layers"], report["model"]["layers"])
 
     def end_of(self, process, seconds=20):
         try:

@@ -51,9 +51,10 @@ class RoundOfTheSuite {
     for (auto& [peer, bytes] : out_) std::fill(bytes.begin(), bytes.end(), std::byte{0});  // it is ours again
     for (const auto& [peer, bytes] : in_) {
       for (std::size_t i = 0; i < bytes.size(); ++i) {
-        require(bytes[i] == byte_of(peer, self_, round_, i),
-                "round " + std::to_string(round_) + ": byte " + std::to_string(i) + " from rank " +
-                    std::to_string(peer) + " to rank " + std::to_string(self_) + " is another");
+        if (bytes[i] == byte_of(peer, self_, round_, i)) continue;
+        throw std::runtime_error("round " + std::to_string(round_) + ": byte " + std::to_string(i) +
+                                 " from rank " + std::to_string(peer) + " to rank " + std::to_string(self_) +
+                                 " is another");
       }
     }
   }

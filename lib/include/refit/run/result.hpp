@@ -38,6 +38,7 @@ struct PhaseSamples {
   std::vector<double> seconds;
   std::uint64_t floor_bytes = 0;  ///< bytes that the plan needs; 0: no floor
   bool stand_in = false;          ///< host-memory copies in place of device traffic
+  std::uint64_t link_bytes = 0;   ///< what crosses between ranks one way, of the rank with most; 0: none does
 };
 
 struct ArmResult {

@@ -31,7 +31,12 @@ struct Ranks {
   reshard::Parallelism trainer, generator;
   reshard::TrainerForm form = reshard::TrainerForm::megatron;
   bool colocated = true;  ///< trainer rank i and generator rank i are one process
+  /// The only one that runs, its peers simulated; nothing: all run.
+  std::optional<std::uint32_t> simulated{};
+  bool broadcast = false;  ///< pipeline=staged sends everything to everybody
   [[nodiscard]] std::uint32_t processes() const;
+  /// Whose copies and clocks a report shows.
+  [[nodiscard]] std::uint32_t reporting() const noexcept { return simulated.value_or(0); }
 };
 
 /// Seconds that somebody published for a phase of a step; nothing where they did not.
@@ -55,7 +60,11 @@ struct Scenario {
   std::vector<std::string> notes;         ///< said at the top of every output
   std::string config_json, config_place;  ///< text of the model's config.json and where it is
   Parallelism trainer, generator;
-  std::optional<Ranks> ranks;               ///< nothing: one rank of each side, in two processes
+  std::optional<Ranks> ranks;  ///< nothing: one rank of each side, in two processes
+  /// The ranks of the published run, where they are known or can be assumed: for plans, and for one of them
+  /// with its peers simulated.
+  std::optional<Ranks> cluster;
+  std::string cluster_assumption;           ///< where they come from
   std::optional<model::RecipeKind> recipe;  ///< nothing: model::default_recipe
   std::vector<std::string> ignore;
   plan::MoeLayout moe_layout = plan::MoeLayout::flashinfer_trtllm;

@@ -47,6 +47,11 @@ class Exchange {
   /// to itself. Both ends of a part know its size. The bytes belong to the exchange until wait() has returned
   /// for the slot.
   virtual void start(unsigned slot, std::span<const Part> sends, std::span<const Part> receives) = 0;
+  /// The same, where every rank's sends are the same bytes to all others: what frameworks do that broadcast
+  /// buckets.
+  virtual void broadcast(unsigned slot, std::span<const Part> sends, std::span<const Part> receives) {
+    start(slot, sends, receives);
+  }
   /// When it returns, what was to be received is there and what was sent may be overwritten.
   virtual void wait(unsigned slot, Deadline deadline) = 0;
 };

@@ -1,4 +1,5 @@
 // Deadlines, closed accounting and the statistics of samples.
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
@@ -243,4 +244,40 @@ TEST_CASE("the 95 % interval contains a planted ratio in about 95 % of the exper
   CAPTURE(covered);
   CHECK(covered >= 180);
   CHECK(covered < 200);  // an interval that always contains the truth is too wide to decide anything
+}
+
+TEST_CASE("bootstrapped medians lie where medians of resamples lie, and are the same for the same seed") {
+  std::vector<double> samples(101);
+  std::iota(samples.begin(), samples.end(), 0.0);
+  std::vector<double> medians = bootstrap_medians(samples, 2000, 1);
+  CHECK(medians == bootstrap_medians(samples, 2000, 1));
+  CHECK(medians != bootstrap_medians(samples, 2000, 2));
+  std::sort(medians.begin(), medians.end());
+  CHECK(medians.front() >= 0);
+  CHECK(medians.back() <= 100);
+  CHECK(quantile(medians, 0.5) == Approx(50).margin(3));
+  CHECK(bootstrap_medians(std::vector<double>{3.0}, 4, 1) == std::vector<double>(4, 3.0));
+  CHECK(bootstrap_medians({}, 4, 1).empty());
+}
+
+TEST_CASE("blocks of neighbours widen the medians of samples that drift") {
+  std::vector<double> drifting(64), shuffled(64);
+  for (std::size_t i = 0; i < 64; ++i) {
+    drifting[i] = static_cast<double>(i);
+    shuffled[i] = static_cast<double>(i * 27 % 64);
+  }
+  const auto width = [](const std::vector<double>& samples) {
+    std::vector<double> medians = bootstrap_medians(samples, 4000, 1);
+    std::sort(medians.begin(), medians.end());
+    return quantile(medians, 0.975) - quantile(medians, 0.025);
+  };
+  CHECK(width(drifting) > 1.4 * width(shuffled));
+}
+
+TEST_CASE("a quantile is interpolated between order statistics") {
+  const std::vector<double> sorted = {1, 2, 4};
+  CHECK(quantile(sorted, 0) == 1);
+  CHECK(quantile(sorted, 0.25) == 1.5);
+  CHECK(quantile(sorted, 0.75) == 3);
+  CHECK(quantile(sorted, 1) == 4);
 }

@@ -22,7 +22,6 @@ namespace refit::apps {
 namespace {
 
 constexpr int kUsage = 2;
-constexpr int kRuntime = 3;
 
 int complain(const CLI::App& app, const char* sentence, int code) {
   write_stderr(fmt::format("{}: {}\n", app.get_name(), printable(sentence)));
@@ -44,7 +43,7 @@ void write_stderr(std::string_view text) noexcept {
   (void)std::fflush(stderr);
 }
 
-int run_app(CLI::App& app, int argc, char** argv, const std::function<int()>& body) {
+int run_app(CLI::App& app, int argc, char** argv, const std::function<int()>& body, int failed) {
   // A file size limit shall be a write error with a message, like a full disk.
   std::signal(SIGXFSZ, SIG_IGN);
   try {
@@ -59,11 +58,11 @@ int run_app(CLI::App& app, int argc, char** argv, const std::function<int()>& bo
     write_stderr(fmt::format("{} --help says how it is used.\n", app.get_name()));
     return kUsage;
   } catch (const Error& error) {
-    return complain(app, error.what(), exit_code(error.kind()));
+    return complain(app, error.what(), error.kind() == ErrorKind::runtime ? failed : exit_code(error.kind()));
   } catch (const std::bad_alloc&) {
-    return complain(app, "there is not enough memory", kRuntime);
+    return complain(app, "there is not enough memory", failed);
   } catch (const std::exception& error) {
-    return complain(app, error.what(), kRuntime);
+    return complain(app, error.what(), failed);
   }
 }
 

@@ -14,9 +14,10 @@
 namespace refit::apps {
 
 /// Parses the command line and calls `body`. Returns its result, or 0 after --help and --version, 2 for a
-/// command line that cannot be parsed, and for exceptions exit_code() of a refit::Error, else 3. Messages go
-/// to standard error and begin with the app's name.
-[[nodiscard]] int run_app(CLI::App& app, int argc, char** argv, const std::function<int()>& body);
+/// command line that cannot be parsed, and for exceptions exit_code() of a refit::Error, else `failed`, which
+/// also stands for errors of the kind runtime. Messages go to standard error and begin with the app's name.
+[[nodiscard]] int run_app(CLI::App& app, int argc, char** argv, const std::function<int()>& body,
+                          int failed = exit_code(ErrorKind::runtime));
 
 /// "NAME 0.1.0 (commit 0123456789ab, modified)".
 [[nodiscard]] std::string version_line(const std::string& name);

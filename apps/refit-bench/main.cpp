@@ -21,6 +21,9 @@
 #include "refit/run/bench.hpp"
 #include "refit/scenario/ranks_replay.hpp"
 #include "refit/scenario/replay.hpp"
+#ifdef REFIT_TEST_SLOWDOWN
+#include "support/slowdown.hpp"
+#endif
 
 namespace refit::apps {
 namespace {
@@ -53,6 +56,9 @@ void run(const BenchOptions& options, report::Report& report) {
     return;
   }
   start_generators_as_this_program(spec);
+#ifdef REFIT_TEST_SLOWDOWN
+  test::hold_up(spec);
+#endif
   report.result = run::run_bench(spec, make_backend, progress);
 }
 

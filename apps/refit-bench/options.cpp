@@ -25,6 +25,11 @@ void add_bench_options(CLI::App& app, BenchOptions& options) {
   app.set_version_flag("--version", version_line(app.get_name()));
 
   add_refit_options(app, options.refit);
+  app.get_option("--transport")
+      ->description(
+          "How memory reaches the other process; between ranks mpi, tcp, nccl, peer, or one of the "
+          "first three with -broadcast")
+      ->type_name("auto|shm|cuda-ipc|..");
   add_ranks_options(app, options.refit.ranks);
   add_simulation_options(app, options.refit.ranks);
   app.add_flag("--list", options.list, "List the scenarios and end");

@@ -19,6 +19,7 @@ struct SelfOptions {
 struct MutantsOptions {
   RefitOptions refit;
   std::vector<std::string> without;
+  std::string json;
   bool list = false;
 };
 

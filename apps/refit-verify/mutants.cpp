@@ -1,10 +1,14 @@
 // refit-verify mutants: plants every fault in a refit of its own and counts those that verification finds.
 #include <fmt/format.h>
 
+#include <optional>
+
 #include "commands.hpp"
 #include "common/backends.hpp"
 #include "common/cli.hpp"
 #include "common/generator_role.hpp"
+#include "common/output_file.hpp"
+#include "refit/audit/mutants.hpp"
 #include "refit/base/error.hpp"
 #include "refit/run/faults.hpp"
 #include "verdict_text.hpp"
@@ -78,6 +82,8 @@ CLI::App* add_mutants(CLI::App& app, MutantsOptions& options) {
   command
       ->add_option("--without", options.without, "Switch a check off; faults that only it finds then survive")
       ->type_name("wire|quantizer|layout|coverage");
+  command->add_option("--json", options.json, "Write what became of each as JSON (- for standard output)")
+      ->type_name("FILE|-");
   command->add_flag("--list", options.list, "List the faults, and the check that has to find each");
   return command;
 }
@@ -88,23 +94,34 @@ int run_mutants(const MutantsOptions& asked) {
   if (options.refit.scenario.empty() && options.refit.model.empty())
     options.refit.scenario = kDefaultScenario;
   choose_backend(options.refit, false);
-  const MutantRun mutants(options, chosen_scenario(options.refit));
+  const scenario::Scenario scenario = chosen_scenario(options.refit);
+  require_apart_from_checkpoints("--json", options.json, {options.refit.checkpoint, options.refit.model});
+  std::optional<OutputFile> json;
+  if (!options.json.empty()) json.emplace(options.json);
+  const auto say = [&](const std::string& line) {
+    json && json->is_stdout() ? write_stderr(line) : write_stdout(line);
+  };
+  const MutantRun mutants(options, scenario);
 
   const std::string clean = mutants.run("", "").found;
   if (!clean.empty()) {
     throw Error(ErrorKind::check, fmt::format("the refit without any fault does not verify: {}", clean));
   }
   std::size_t killed = 0, planted = 0;
+  std::vector<audit::Mutant> all;
   for (const run::Fault& fault : run::all_faults()) {
     const MutantRun::Outcome outcome = mutants.run(std::string(fault.name), fault.switches);
     const bool found = !outcome.found.empty();
     planted += outcome.planted ? 1 : 0;
     killed += outcome.planted && found ? 1 : 0;
     const char* const word = !outcome.planted ? "no victim" : found ? "killed" : "SURVIVED";
-    write_stdout(fmt::format("{:<9} {:<26} {}\n", word, fault.name,
-                             outcome.planted && found ? outcome.found : std::string(fault.what)));
+    say(fmt::format("{:<9} {:<26} {}\n", word, fault.name,
+                    outcome.planted && found ? outcome.found : std::string(fault.what)));
+    all.push_back({std::string(fault.name), std::string(fault.what),
+                   std::string(verify::name_of(fault.caught_by)), outcome.planted, outcome.found});
   }
-  write_stdout(fmt::format("killed {}/{}\n", killed, planted));
+  if (json) json->write(audit::to_json(scenario.name, all));
+  say(fmt::format("killed {}/{}\n", killed, planted));
   return killed == planted && planted > 0 ? 0 : exit_code(ErrorKind::check);
 }
 

@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "audit/elements.hpp"
+#include "base/junit.hpp"
 #include "refit/base/printable.hpp"
 
 namespace refit::audit {
@@ -89,33 +90,6 @@ std::string quantized_lines(const Report::Quantized& quantized) {
   return text;
 }
 
-/// For an attribute.
-std::string xml(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      case '\n':
-        out += "&#10;";
-        break;
-      default:
-        out += c;
-    }
-  }
-  return out;
-}
-
 }  // namespace
 
 std::string_view name_of(Fault fault) noexcept {
@@ -169,28 +143,20 @@ std::string to_text(const Report& report, std::size_t max_report) {
 std::string to_junit(const Report& report) {
   std::unordered_map<std::string_view, const Finding*> failed;
   for (const Finding& finding : report.findings) failed.emplace(finding.tensor, &finding);
-  std::string cases;
+  const std::string group = "refit-verify." + report.command;
+  std::vector<JunitCase> cases;
   for (const std::string& name : report.judged) {
-    cases += fmt::format("  <testcase classname=\"refit-verify.{}\" name=\"{}\"", report.command,
-                         xml(printable(name)));
+    JunitCase& one = cases.emplace_back(JunitCase{.group = group, .name = name});
     const auto found = failed.find(name);
-    cases += found == failed.end()
-                 ? "/>\n"
-                 : fmt::format("><failure type=\"{}\" message=\"{}\"/></testcase>\n",
-                               name_of(found->second->fault), xml(lines_of(*found->second)));
+    if (found == failed.end()) continue;
+    one.outcome = JunitCase::Outcome::failed;
+    one.type = name_of(found->second->fault);
+    one.message = lines_of(*found->second);
   }
   for (const std::string& name : report.not_judged) {
-    cases += fmt::format(
-        "  <testcase classname=\"refit-verify.{}\" name=\"{}\"><skipped message=\"not "
-        "judged\"/></testcase>\n",
-        report.command, xml(printable(name)));
+    cases.push_back({group, name, JunitCase::Outcome::skipped, "", "not judged"});
   }
-  return fmt::format(
-      "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
-      "<testsuite name=\"refit-verify {}\" tests=\"{}\" failures=\"{}\" errors=\"0\" "
-      "skipped=\"{}\">\n{}</testsuite>\n",
-      report.command, report.judged.size() + report.not_judged.size(), failed.size(),
-      report.not_judged.size(), cases);
+  return junit_xml("refit-verify " + report.command, cases);
 }
 
 }  // namespace refit::audit

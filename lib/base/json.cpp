@@ -82,11 +82,14 @@ class Builder : public nlohmann::json_sax<Json> {
     const auto [member, is_new] = members.emplace(std::move(name), nullptr);
     if (!is_new) fail(reached(), fmt::format("duplicate key {}", json_quoted(member->first)));
     member_ = &member->second;
+    last_key_ = &member->first;
     return true;
   }
 
   bool parse_error(std::size_t position, const std::string&, const Json::exception& error) override {
-    fail(position, readable(error.what()));
+    const std::string where =
+        last_key_ == nullptr ? "" : fmt::format(" (the key before is {})", json_quoted(*last_key_));
+    fail(position, readable(error.what()) + where);
   }
 
   [[nodiscard]] Json build() {
@@ -141,6 +144,7 @@ class Builder : public nlohmann::json_sax<Json> {
   Json root_;
   std::vector<Json*> open_;  // stays valid: a container grows only while it is the innermost one
   Json* member_ = nullptr;   // the value of the last key
+  const std::string* last_key_ = nullptr;
 };
 
 }  // namespace

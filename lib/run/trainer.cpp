@@ -18,6 +18,14 @@ namespace {
 /// A child that was asked to leave has this long.
 constexpr double kFarewellSeconds = 10;
 
+/// Awake, because sleeping takes longer than some refits.
+void hold_up(Clock::time_point begin, double share) {
+  const Clock::time_point now = Clock::now();
+  const auto until = now + std::chrono::duration_cast<Clock::duration>((now - begin) * share);
+  while (Clock::now() < until) {
+  }
+}
+
 }  // namespace
 
 Trainer::Trainer(const BenchSpec& spec, std::unique_ptr<device::Backend> backend)
@@ -109,6 +117,7 @@ RefitRecord Trainer::refit(std::size_t index, const Look& look) {
   const std::uint64_t version = ++version_;
   Stages stages(*backend_);
   if (look.profile) backend_->profile(true);
+  const Clock::time_point begin = Clock::now();
   try {
     stages.start();
     stages.enter("wait");
@@ -127,6 +136,7 @@ RefitRecord Trainer::refit(std::size_t index, const Look& look) {
     generator_->send(MessageType::complete, {});
     stages.enter("wait");
     const transport::Message committed = generator_->expect(MessageType::committed);
+    hold_up(begin, index == kControl ? spec_.control_held_up : spec_.treatment_held_up);
     if (senders_[index] != nullptr) senders_[index]->end(stages);
     stages.stop();
     record.generator = decode_committed(committed.body);

@@ -2,56 +2,28 @@
 #include "scenario/strict.hpp"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
 #include <utility>
 
-#include "base/nearest.hpp"
+#include "base/json_node.hpp"
 #include "refit/base/error.hpp"
 
 namespace refit::scenario {
-namespace {
-
-/// RFC 6901: '~' and '/' inside a key are written ~0 and ~1.
-std::string escaped(std::string_view key) {
-  std::string text;
-  for (const char c : key) {
-    if (c == '~') {
-      text += "~0";
-    } else if (c == '/') {
-      text += "~1";
-    } else {
-      text += c;
-    }
-  }
-  return text;
-}
-
-/// The value as it stands in the file, shortened.
-std::string shown(const Json& value) {
-  if (value.is_string()) return json_quoted(value.get_ref<const std::string&>());
-  if (value.is_structured()) return value.is_array() ? "an array" : "an object";
-  return value.dump();
-}
-
-}  // namespace
 
 StrictObject::StrictObject(const Json& value, std::string place, std::string pointer,
                            std::vector<std::string_view> known)
     : value_(&value), place_(std::move(place)), pointer_(std::move(pointer)) {
-  if (!value.is_object()) fail_at(pointer_, fmt::format("has to be an object, not {}", shown(value)));
+  if (!value.is_object()) fail_at(pointer_, fmt::format("has to be an object, not {}", json_shown(value)));
   for (const auto& [key, member] : value.items()) {
     if (std::find(known.begin(), known.end(), key) != known.end()) continue;
-    const auto meant = nearest(key, known);
-    fail(key, meant ? fmt::format("is not a known key; did you mean \"{}\"?", *meant)
-                    : fmt::format("is not a known key; known here: {}", fmt::join(known, ", ")));
+    fail(key, unknown_key(key, known));
   }
 }
 
 std::string StrictObject::pointer_to(std::string_view key) const {
-  return pointer_ + "/" + escaped(key);
+  return pointer_ + "/" + json_pointer_escaped(key);
 }
 
 void StrictObject::fail_at(const std::string& pointer, const std::string& reason) const {
@@ -65,7 +37,7 @@ void StrictObject::fail(std::string_view key, const std::string& reason) const {
 }
 
 void StrictObject::fail_type(std::string_view key, std::string_view wanted, const Json& got) const {
-  fail(key, fmt::format("has to be {}, not {}", wanted, shown(got)));
+  fail(key, fmt::format("has to be {}, not {}", wanted, json_shown(got)));
 }
 
 const Json* StrictObject::find(std::string_view key) const {
@@ -94,7 +66,7 @@ std::vector<std::string> StrictObject::texts(std::string_view key) const {
   for (const Json& element : *value) {
     if (!element.is_string() || element.get_ref<const std::string&>().empty()) {
       fail_at(fmt::format("{}/{}", pointer_to(key), texts.size()),
-              fmt::format("has to be a string that is not empty, not {}", shown(element)));
+              fmt::format("has to be a string that is not empty, not {}", json_shown(element)));
     }
     texts.push_back(element.get<std::string>());
   }

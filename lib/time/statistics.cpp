@@ -1,4 +1,4 @@
-// Summaries of a handful of samples, and the bootstrap of a ratio of medians.
+// Summaries of a handful of samples, and the bootstrap of medians and of their ratio.
 #include "refit/time/statistics.hpp"
 
 #include <algorithm>
@@ -6,7 +6,7 @@
 #include <numeric>
 #include <vector>
 
-#include "refit/base/digest.hpp"
+#include "time/random.hpp"
 
 namespace refit {
 
@@ -15,33 +15,57 @@ namespace {
 // Enough that each 2.5 % tail holds 100 draws, and a few milliseconds for 20 samples.
 constexpr std::size_t kDraws = 4000;
 
-double quantile(const std::vector<double>& sorted, double p) {
-  const double position = p * static_cast<double>(sorted.size() - 1);
-  const auto below = static_cast<std::size_t>(position);
-  const std::size_t above = std::min(below + 1, sorted.size() - 1);
-  return std::lerp(sorted[below], sorted[above], position - static_cast<double>(below));
-}
-
 double median_in_place(std::vector<double>& samples) {
   std::sort(samples.begin(), samples.end());
   return quantile(samples, 0.5);
 }
 
-/// A counter-based generator (splitmix64): the n-th value depends on the seed and n alone.
-class Random {
+/// Order statistics of resamples, by counting how often each sample was drawn.
+class Resampler {
  public:
-  explicit Random(std::uint64_t seed) : state_(mix64(seed)) {}
-  /// Uniform in [0, n), n below 2^32.
-  std::size_t below(std::size_t n) {
-    state_ += 0x9E3779B97F4A7C15ull;
-    return (mix64(state_) >> 32) * n >> 32;
+  explicit Resampler(std::span<const double> samples) : sorted_(samples.size()), rank_(samples.size()) {
+    std::vector<std::size_t> order(samples.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::sort(order.begin(), order.end(),
+              [&](std::size_t a, std::size_t b) { return samples[a] < samples[b]; });
+    for (std::size_t i = 0; i < order.size(); ++i) {
+      sorted_[i] = samples[order[i]];
+      rank_[order[i]] = i;
+    }
+  }
+
+  /// As many samples as there are, in circular blocks of `block`.
+  double median(std::size_t block, Random& random) {
+    const std::size_t n = sorted_.size();
+    drawn_.assign(n, 0);
+    for (std::size_t have = 0; have < n;) {
+      std::size_t at = random.below(n);
+      for (std::size_t i = 0; i < block && have < n; ++i, ++have) {
+        ++drawn_[rank_[at]];
+        at = at + 1 == n ? 0 : at + 1;
+      }
+    }
+    std::size_t below = 0, i = 0;
+    while (below + drawn_[i] <= (n - 1) / 2) below += drawn_[i++];
+    const double lower = sorted_[i];
+    while (below + drawn_[i] <= n / 2) below += drawn_[i++];
+    return 0.5 * (lower + sorted_[i]);
   }
 
  private:
-  std::uint64_t state_;
+  std::vector<double> sorted_;
+  std::vector<std::size_t> rank_;
+  std::vector<std::uint32_t> drawn_;
 };
 
 }  // namespace
+
+double quantile(std::span<const double> sorted, double p) {
+  const double position = p * static_cast<double>(sorted.size() - 1);
+  const auto below = static_cast<std::size_t>(position);
+  const std::size_t above = std::min(below + 1, sorted.size() - 1);
+  return std::lerp(sorted[below], sorted[above], position - static_cast<double>(below));
+}
 
 Summary summarize(std::span<const double> samples) {
   if (samples.empty()) return {};
@@ -59,7 +83,8 @@ Summary summarize(std::span<const double> samples) {
   return summary;
 }
 
-Interval bootstrap_ratio(std::span<const double> a, std::span<const double> b, std::uint64_t seed) {
+std::vector<double> bootstrap_ratios(std::span<const double> a, std::span<const double> b,
+                                     std::uint64_t seed) {
   if (a.empty() || b.empty()) return {};
   const bool paired = a.size() == b.size();
   Random random(seed);
@@ -77,9 +102,25 @@ Interval bootstrap_ratio(std::span<const double> a, std::span<const double> b, s
     const double base = median_in_place(drawn_a);
     if (base != 0) ratios.push_back(median_in_place(drawn_b) / base);
   }
-  if (ratios.empty()) return {};
   std::sort(ratios.begin(), ratios.end());
+  return ratios;
+}
+
+Interval bootstrap_ratio(std::span<const double> a, std::span<const double> b, std::uint64_t seed) {
+  const std::vector<double> ratios = bootstrap_ratios(a, b, seed);
+  if (ratios.empty()) return {};
   return {.low = quantile(ratios, 0.025), .high = quantile(ratios, 0.975)};
+}
+
+std::vector<double> bootstrap_medians(std::span<const double> samples, std::size_t draws,
+                                      std::uint64_t seed) {
+  if (samples.empty()) return {};
+  const auto block = static_cast<std::size_t>(std::lround(std::cbrt(static_cast<double>(samples.size()))));
+  Random random(seed);
+  Resampler resampler(samples);
+  std::vector<double> medians(draws);
+  for (double& median : medians) median = resampler.median(block, random);
+  return medians;
 }
 
 }  // namespace refit

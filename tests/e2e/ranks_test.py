@@ -182,5 +182,34 @@ class Ranks(RankChecks):
         self.assertRegex(stderr, r"waited too long for .*rank 1")
 
 
+def available_memory():
+    return int(next(line for line in open("/proc/meminfo") if line.startswith("MemAvailable")).split()[1]) << 10
+
+
+@unittest.skipIf(MPIRUN is None, "there is no mpirun here")
+class TwoLayers(RankChecks):
+    """Qwen3-30B-A3B with all experts of two layers, embeddings and head: every byte, staged and direct."""
+
+    BUDGET = 16 << 30
+
+    def launch(self, ranks, *arguments):
+        return mpirun(ranks, *arguments, seconds=800)
+
+    def test_expert_parallel_trainers_to_both_generators(self):
+        if available_memory() < self.BUDGET:
+            self.skipTest(f"{available_memory() >> 30} GiB of memory are free, and this takes 16")
+        for gen, meets in (("tp=2,dp=2", True), ("ep=4,tp=4", False)):
+            with self.subTest(gen=gen):
+                report = self.report("--scenario", "qwen3-30b", "--layers", "2", "--memory-budget", str(self.BUDGET), "--buffer-size",
+                                     "128MiB", "--train", "ep=4", "--gen", gen, "--treatment", "pipeline=direct", "--verify", "every",
+                                     "--steps", "1", "--no-host-traffic")
+                self.check(report, meets)
+                self.assertEqual(report["replayed"]["experts"], 128)
+                self.assertLessEqual(report["replayed"]["memory_needed_bytes"], self.BUDGET)
+                for arm in ("control", "treatment"):
+                    for row in report["ranks"]["rows"]:
+                        self.assertGreater(row[arm]["verified"]["quantizer"]["bytes"], 500 << 20)
+
+
 if __name__ == "__main__":
     unittest.main()

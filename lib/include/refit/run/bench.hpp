@@ -45,6 +45,8 @@ struct BenchSpec {
   VerifyWhen verify = VerifyWhen::first;
   std::string fault;                   ///< name of a planted fault (run/faults.hpp), empty for none
   std::vector<verify::Check> without;  ///< checks that are switched off
+  /// For tests: each refit of the arm is held up by this share of the time that it took.
+  double control_held_up = 0, treatment_held_up = 0;
   bool measure_copy = true;
   /// How to start the generator: program and arguments; it has to call run_generator(3).
   std::string generator_program;

@@ -1,0 +1,161 @@
+// The command line of refit-gate.
+#include "options.hpp"
+
+#include <fmt/format.h>
+
+#include "common/cli.hpp"
+#include "refit/base/error.hpp"
+
+namespace refit::apps {
+namespace {
+
+void add_selection(CLI::App& app, gate::Selection& selection) {
+  CLI::Option* const warmup = app.add_option_function<std::string>(
+      "--warmup", [&](const std::string& text) { gate::parse_warmup(text, selection); },
+      "Samples at the beginning that do not count, or auto: those that stand out [2 steps of NeMo-RL, else "
+      "none]");
+  warmup->type_name("N|auto");
+  app.add_option_function<std::string>(
+         "--steps", [&](const std::string& text) { gate::parse_steps(text, selection); },
+         "Only these samples; of NeMo-RL these steps")
+      ->excludes(warmup)
+      ->type_name("FIRST-LAST");
+}
+
+void add_allow(CLI::App& app, std::vector<std::string>& allow) {
+  std::string fields;
+  for (const std::string_view field : gate::fingerprint_fields()) {
+    fields += (fields.empty() ? "" : ", ") + std::string(field);
+  }
+  app.add_option("--allow", allow, "What may differ between files: " + fields)
+      ->type_name("FIELD,..")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+}
+
+void add_min_effect(CLI::App& app, std::optional<double>& seconds) {
+  app.add_option_function<std::string>(
+         "--min-effect",
+         [&](const std::string& text) { seconds = gate::parse_seconds(text, "--min-effect"); },
+         "Less than this is no change whatever its share [0.1ms; 0 for Google Benchmark and nccl-tests]")
+      ->type_name("TIME");
+}
+
+/// NAME=SHARE; a name may hold '=' itself.
+void set_phase(const std::string& text, std::map<std::string, double>& of_phase) {
+  const std::size_t equals = text.rfind('=');
+  if (equals == text.npos || equals == 0) {
+    fail_input(
+        fmt::format("--phase: \"{}\" is not NAME=SHARE, such as prepare_for_generation/total=3%", text));
+  }
+  of_phase[text.substr(0, equals)] = gate::parse_share(text.substr(equals + 1), "--phase");
+}
+
+CLI::Option* add_share(CLI::App& app, const std::string& name, double& share,
+                       const std::string& description) {
+  return app
+      .add_option_function<std::string>(
+          name, [&share, name](const std::string& text) { share = gate::parse_share(text, name); },
+          description)
+      ->type_name("SHARE");
+}
+
+}  // namespace
+
+void add_gate_options(CLI::App& app, GateOptions& options) {
+  app.set_version_flag("--version", version_line(app.get_name()));
+  app.add_option("files", options.files,
+                 "Results: a baseline and a candidate; with --limits a candidate may do")
+      ->type_name("BASELINE CANDIDATE");
+  app.add_option("--baseline", options.baseline, "Several cold starts of the baseline")->type_name("FILE..");
+  app.add_option("--candidate", options.candidate, "Several cold starts of the candidate")
+      ->type_name("FILE..");
+  app.add_option("--limits", options.limits, "Limits for the candidate (docs/gate.md)")
+      ->type_name("gate.json");
+  app.add_option("--mutants", options.mutants,
+                 "What refit-verify mutants --json wrote, for a limit of mutants")
+      ->type_name("FILE");
+
+  gate::Settings& settings = options.settings;
+  add_share(app, "--max-regression", settings.max_regression, "How much slower a phase may be [5%]");
+  app.add_option_function<std::vector<std::string>>(
+         "--phase",
+         [&](const std::vector<std::string>& texts) {
+           for (const std::string& text : texts) set_phase(text, settings.of_phase);
+         },
+         "The same for one phase; \"ARM: NAME\" for one arm's; may be given again")
+      ->type_name("NAME=SHARE")
+      ->allow_extra_args(false);
+  add_min_effect(app, settings.min_effect_s);
+  app.add_option("--only", settings.only, "Look at this phase alone; may be given again")
+      ->type_name("NAME")
+      ->allow_extra_args(false);
+  app.add_option("--arm", settings.arm, "Look at this arm alone [both]")->type_name("control|treatment");
+  add_selection(app, options.selection);
+  add_allow(app, settings.allow);
+  add_share(app, "--max-unattributed", settings.max_unattributed, "Time that may belong to no stage [2%]");
+  app.add_option("--seed", settings.seed, "Of the bootstrap")->capture_default_str()->type_name("N");
+
+  app.add_option("--markdown", options.markdown, "Write Markdown for a pull request or $GITHUB_STEP_SUMMARY")
+      ->type_name("FILE|-");
+  app.add_option("--junit", options.junit, "Write JUnit XML")->type_name("FILE|-");
+  app.add_option("--json", options.json, "Write everything as JSON")->type_name("FILE|-");
+  app.add_flag("--github", options.github, "Print annotations of GitHub Actions beside the table");
+  app.add_flag("--quiet", options.quiet, "No table");
+  app.footer(
+      "Examples:\n"
+      "  refit-gate results/main.json results/branch.json\n"
+      "  refit-gate --max-regression 3% --phase prepare_for_generation/total=2% main.json branch.json\n"
+      "  refit-gate --baseline main-*.json --candidate branch-*.json --markdown - >> $GITHUB_STEP_SUMMARY\n"
+      "  refit-gate --limits gate.json branch.json\n"
+      "  refit-gate history results/nightly\n\n"
+      "Exit codes: 0 passed or improved, 1 regression, 2 bad usage, input or invalid results, 3 too noisy to "
+      "say,\n"
+      "4 results of different things, 5 failed while running.");
+}
+
+void sort_files(GateOptions& options) {
+  std::vector<std::string>& files = options.files;
+  if (!files.empty() && !options.baseline.empty() && !options.candidate.empty()) {
+    fail_input(fmt::format("{}: is neither said to be the baseline's nor the candidate's", files.front()));
+  }
+  if (options.candidate.empty() && !options.baseline.empty()) {
+    options.candidate = std::move(files);
+  } else if (options.baseline.empty() && !options.candidate.empty()) {
+    options.baseline = std::move(files);
+  } else if (files.size() == 2) {
+    options.baseline = {files[0]};
+    options.candidate = {files[1]};
+  } else if (files.size() == 1 && !options.limits.empty()) {
+    options.candidate = std::move(files);
+  } else if (!files.empty()) {
+    fail_input(
+        fmt::format("{} files were given: a baseline and a candidate are two (more with --baseline and "
+                    "--candidate), and one takes --limits",
+                    files.size()));
+  }
+  if (options.candidate.empty())
+    fail_input("there is no candidate: give BASELINE CANDIDATE, or --limits and a candidate");
+  if (options.baseline.empty() && options.limits.empty()) {
+    fail_input("there is nothing to compare the candidate with: give a baseline or --limits");
+  }
+}
+
+CLI::App* add_history(CLI::App& app, HistoryOptions& options) {
+  CLI::App* const command =
+      app.add_subcommand("history", "Find when results in a folder changed, and by how much");
+  command->add_option("folder", options.folder, "Results, also in folders below")
+      ->required()
+      ->type_name("DIR");
+  add_share(*command, "--least", options.least, "Changes smaller than this are none [5%]");
+  add_min_effect(*command, options.min_effect_s);
+  add_allow(*command, options.allow);
+  add_selection(*command, options.selection);
+  command->add_option("--seed", options.seed, "Of the permutation test")
+      ->capture_default_str()
+      ->type_name("N");
+  command->add_option("--json", options.json, "Write it as JSON")->type_name("FILE|-");
+  return command;
+}
+
+}  // namespace refit::apps

@@ -26,10 +26,23 @@ missing_packages() {
     printf 'python3-jsonschema '
 }
 
-# Installs packages that are missing, or says exactly which and stops.
+# A clang that links libFuzzer; Debian 12: clang and libclang-rt-14-dev.
+fuzz_compiler() {
+  local candidate
+  for candidate in clang++ clang++-{19,18,17,16,15,14}; do
+    if echo 'extern "C" int LLVMFuzzerTestOneInput(const char*, unsigned long) { return 0; }' |
+        "$candidate" -fsanitize=fuzzer,address -x c++ - -o /dev/null 2>/dev/null; then
+      echo "$candidate"
+      return 0
+    fi
+  done
+  return 1
+}
+
+# Installs packages that are missing, and those that are named, or says exactly which and stops.
 setup() {
   local packages as_root=
-  packages=$(missing_packages)
+  packages="$(missing_packages)$*"
   [ -z "$packages" ] && return 0
   if ! command -v apt-get >/dev/null 2>&1; then
     say "refit needs packages that are not here. On Debian or Ubuntu they are: $packages"

@@ -1,6 +1,7 @@
 // Reports of many ranks: every rank's part, the slowest one named, and nothing said of two processes.
 #include <stdlib.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>

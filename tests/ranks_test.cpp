@@ -1,5 +1,6 @@
 // Refits between ranks that are threads: every layout pair, every byte verified, and everything that can go
 // wrong.
+#include <algorithm>
 #include <atomic>
 #include <map>
 #include <mutex>
@@ -35,6 +36,7 @@ class Corrupting : public transport::Exchange {
     exchange_.start(slot, sends, receives);
   }
   void wait(unsigned slot, Deadline deadline) override { exchange_.wait(slot, deadline); }
+  void abandon(Buffers buffers) noexcept override { exchange_.abandon(std::move(buffers)); }
 
  private:
   transport::Exchange& exchange_;
@@ -273,6 +275,16 @@ TEST_CASE("ranks that were asked for different things say so before anything is 
   CHECK(refused([](ranks::Spec& s) { s.bench.treatment.buffer_size *= 2; }).find("treatment.buffer_size") !=
         std::string::npos);
   CHECK(refused([](ranks::Spec& s) { s.bench.slice.layers = 2; }).find("slice") != std::string::npos);
+  CHECK(refused([](ranks::Spec& s) { s.bench.moe_layout = plan::MoeLayout::checkpoint; }) ==
+        "ranks disagree: MoE layout is flashinfer-trtllm on rank 0 and checkpoint on rank 1");
+  CHECK(contains(refused([](ranks::Spec& s) { s.bench.recipe.kind = model::RecipeKind::none; }),
+                 "recipe is routed-experts on rank 0 and none on rank 1"));
+  CHECK(contains(refused([](ranks::Spec& s) { s.bench.recipe.ignore = {"layers.1."}; }),
+                 "ignore is  on rank 0 and layers.1. on rank 1"));
+  CHECK(contains(refused([](ranks::Spec& s) { s.form = reshard::TrainerForm::hf; }), "trainer form is"));
+  CHECK(contains(refused([](ranks::Spec& s) { s.bench.host_traffic.reference_swap_bytes = 1; }),
+                 "host traffic is"));
+  CHECK(contains(refused([](ranks::Spec& s) { s.bench.control_alone = true; }), "control alone is"));
   CHECK(refused([](ranks::Spec& s) { s.build = "abc"; }) ==
         "ranks disagree: build is  on rank 0 and abc on rank 1");
   CHECK(contains(refused([](ranks::Spec& s) { s.bench.config_json.insert(1, " "); }), "model is"));
@@ -330,6 +342,7 @@ TEST_CASE("when a rank goes, the others end and say which and what it was doing"
       exchange_.start(slot, sends, receives);
     }
     void wait(unsigned slot, Deadline deadline) override { exchange_.wait(slot, deadline); }
+    void abandon(Buffers buffers) noexcept override { exchange_.abandon(std::move(buffers)); }
 
    private:
     transport::Exchange& exchange_;
@@ -358,6 +371,46 @@ TEST_CASE("when a rank goes, the others end and say which and what it was doing"
     CHECK_THAT(sentence,
                Catch::Matchers::Contains("rank 1 is gone") && Catch::Matchers::Contains("moving weights"));
   }
+}
+
+TEST_CASE("a rank that leaves in the middle of a round gives its buffers to who still moves it") {
+  class FailsInRound3 : public transport::Exchange {
+   public:
+    explicit FailsInRound3(transport::Exchange& exchange) : exchange_(exchange) {}
+    [[nodiscard]] std::string_view name() const noexcept override { return exchange_.name(); }
+    void start(unsigned slot, std::span<const transport::Part> sends,
+               std::span<const transport::Part> receives) override {
+      if (++rounds_ == 3) fail_runtime("left on purpose");
+      exchange_.start(slot, sends, receives);
+      for (const auto& parts : {sends, receives}) {
+        for (const transport::Part& part : parts) used.push_back(part.bytes);
+      }
+    }
+    void wait(unsigned slot, Deadline deadline) override { exchange_.wait(slot, deadline); }
+    void abandon(Buffers buffers) noexcept override { given = std::move(buffers); }
+    std::vector<std::span<std::byte>> used;
+    Buffers given;
+
+   private:
+    transport::Exchange& exchange_;
+    int rounds_ = 0;
+  };
+  std::atomic<int> kept = 0;
+  const std::string said =
+      error_of([&] {
+        transport::run_thread_ranks(2, [&](transport::ThreadRank& rank) {
+          FailsInRound3 failing(*rank.exchange);
+          try {
+            (void)ranks::run_bench(tiny_ranks("ep=2", "tp=2", kStaged, kDirect), *rank.group, failing, host);
+          } catch (const Error&) {
+            for (const auto& bytes : failing.used) std::fill(bytes.begin(), bytes.end(), std::byte{});
+            for (const auto& buffer : failing.given) kept += buffer.use_count() == 1;
+            throw;
+          }
+        });
+      }).what();
+  CHECK(said == "left on purpose");
+  CHECK(kept == 8);
 }
 
 TEST_CASE("ranks that are threads do what every group and exchange has to do") {

@@ -2,6 +2,7 @@
 #include "refit/reshard/reshard.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <numeric>

@@ -2,6 +2,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
@@ -345,7 +346,7 @@ TEST_CASE("a rank that is turned away, and one that meets something else, say so
       Hello hello;
       (void)receive_all(guest.get(), std::as_writable_bytes(std::span(&hello, 1)), in(5));
       (void)send_all(guest.get(), std::as_bytes(std::span(answer)), in(5));
-      if (stays) std::this_thread::sleep_for(milliseconds(400));
+      if (stays) std::this_thread::sleep_for(milliseconds(1500));
       stranger.listeners.clear();
     });
     const Error error = error_of([&] { (void)join(stranger.place(1), unexpected, in(0.3)); });
@@ -410,6 +411,37 @@ TEST_CASE("a rank that dies is noticed by ranks that move bytes, and that comput
     CHECK(losses.sentences() == std::vector<std::string>{"rank 1 is gone; the last it did: starting"});
     CHECK(threads.errors.sentences() == losses.sentences());
   }
+}
+
+TEST_CASE("when a rank has abandoned what is under way, nothing touches its buffers any more") {
+  Meeting meeting(2);
+  Heard losses;
+  Threads threads;
+  std::atomic<bool> begun = false;
+  run_ranks(threads, meeting, losses, [&](Session& session) {
+    const auto exchange = session.exchange();
+    std::vector<std::byte> bytes(50'000'000, std::byte{7});
+    const std::uint32_t other = session.group()->rank() == 0 ? 1 : 0;
+    const Part part{other, bytes};
+    if (other == 0) {
+      exchange->start(0, {&part, 1}, {});
+      begun = true;
+      session.group()->barrier(in(20));
+      return;
+    }
+    exchange->start(0, {}, {&part, 1});
+    while (!begun) std::this_thread::yield();
+    exchange->abandon({});
+    std::fill(bytes.begin(), bytes.end(), std::byte{9});
+    std::this_thread::sleep_for(milliseconds(50));
+    test::require(bytes == std::vector<std::byte>(bytes.size(), std::byte{9}), "bytes were received");
+    require_error("a round cannot begin: an earlier one was given up", [&] {
+      exchange->start(1, {&part, 1}, {});
+    });
+    session.group()->barrier(in(20));
+  });
+  threads.join();
+  CHECK(threads.errors.sentences() == std::vector<std::string>{});
 }
 
 TEST_CASE("of ranks that die one after the other the first is named") {

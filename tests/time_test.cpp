@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -122,6 +123,57 @@ TEST_CASE("a timeline started again forgets what it recorded") {
   REQUIRE(timeline.stages().size() == 1);
   CHECK(timeline.stages()[0].name == "load");
   CHECK(timeline.stages()[0].bytes == 0);
+}
+
+TEST_CASE("a timeline that keeps spans has each stay with its own bytes, and they add up to the stages") {
+  Timeline timeline;
+  timeline.keep_spans(10);
+  timeline.start();
+  timeline.enter("pack");
+  timeline.add(100, 1);
+  timeline.enter("wait");
+  timeline.leave();
+  timeline.enter("pack");
+  timeline.add(20, 2);
+  timeline.stop();
+  const Recording kept = timeline.recording();
+  CHECK(kept.stages == std::vector<std::string>{"pack", "wait"});
+  CHECK(kept.wall == timeline.wall());
+  CHECK(kept.left_out == 0);
+  REQUIRE(kept.spans.size() == 3);
+  CHECK(kept.spans[0].stage == 0);
+  CHECK(kept.spans[1].stage == 1);
+  CHECK(kept.spans[2].stage == 0);
+  CHECK(kept.spans[0].bytes == 100);
+  CHECK(kept.spans[1].bytes == 0);
+  CHECK(kept.spans[2].bytes == 20);
+  CHECK(kept.spans[2].launches == 2);
+  CHECK(kept.spans[0].begin >= 0);
+  CHECK(kept.spans[0].end == kept.spans[1].begin);
+  CHECK(kept.spans[1].end <= kept.spans[2].begin);
+  CHECK(kept.spans[2].end == kept.wall);
+  double pack = 0;
+  for (const std::size_t i : {0, 2}) pack += kept.spans[i].end - kept.spans[i].begin;
+  CHECK(std::abs(pack - timeline.stages()[0].seconds) <= 1e-9);
+}
+
+TEST_CASE("a timeline keeps the first spans, counts the rest and takes no memory after the first run") {
+  Timeline timeline;
+  timeline.keep_spans(5);
+  for (int run = 0; run < 2; ++run) {
+    timeline.start();
+    for (int i = 0; i < 12; ++i) timeline.enter(i % 2 == 0 ? "pack" : "wait");
+    timeline.stop();
+    const Recording kept = timeline.recording();
+    CHECK(kept.spans.size() == 5);
+    CHECK(kept.left_out == 7);
+  }
+  Timeline forgetful;
+  forgetful.start();
+  forgetful.enter("pack");
+  forgetful.stop();
+  CHECK(forgetful.recording().spans.empty());
+  CHECK(forgetful.recording().left_out == 0);
 }
 
 TEST_CASE("calls that would lose time or bytes are refused") {

@@ -1,7 +1,9 @@
 // What every app does the same way: parse, run, catch once, and end with a documented code.
 #include "common/cli.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <charconv>
@@ -43,7 +45,21 @@ void write_stderr(std::string_view text) noexcept {
   (void)std::fflush(stderr);
 }
 
+namespace {
+
+/// What is printed to a descriptor that was closed must fail, and not reach the file or socket that would be
+/// given its number next.
+void occupy_standard_descriptors() noexcept {
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (::fcntl(fd, F_GETFD) >= 0) continue;
+    [[maybe_unused]] const int lowest = ::open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+  }
+}
+
+}  // namespace
+
 int run_app(CLI::App& app, int argc, char** argv, const std::function<int()>& body, int failed) {
+  occupy_standard_descriptors();
   // A file size limit shall be a write error with a message, like a full disk.
   std::signal(SIGXFSZ, SIG_IGN);
   try {

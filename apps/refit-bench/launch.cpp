@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
+#include <new>
 #include <string_view>
 #include <thread>
 
@@ -58,24 +59,43 @@ bool is_one_of_many_tasks() {
 std::atomic<int> ending = 0;
 std::atomic<int> own_rank = -1;
 
+void say(std::string_view sentence) {
+  const int rank = own_rank;
+  const std::string who =
+      rank < 0 ? "" : fmt::format("rank {}: ", rank);  // MPI says which, once it has begun
+  write_stderr(fmt::format("refit-bench: {}{}\n", who, sentence));
+}
+
 void end_with_the_others(const std::string& sentence) {
   const int code = ending;
-  if (code == 0) write_stderr(fmt::format("refit-bench: rank {}: {}\n", own_rank.load(), sentence));
+  if (code == 0) say(sentence);
   std::_Exit(code == 0 ? exit_code(ErrorKind::runtime) : code);
 }
 
 std::unique_ptr<transport::Session> meet(Launcher launcher, double timeout_s) {
+  const Deadline deadline = Deadline::after(std::chrono::duration<double>(timeout_s));
   if (launcher == Launcher::tcp) {
     const transport::tcp::Place place = transport::tcp::place_from_environment();
     own_rank = static_cast<int>(place.rank);
-    return transport::tcp::join(place, end_with_the_others,
-                                Deadline::after(std::chrono::duration<double>(timeout_s)));
+    return transport::tcp::join(place, end_with_the_others, deadline);
   }
 #if REFIT_HAS_MPI
-  return std::make_unique<mpi::Session>(end_with_the_others);
+  own_rank = mpi::launched_rank();
+  return std::make_unique<mpi::Session>(end_with_the_others, deadline);
 #else
   fail_input("this build has no MPI");
 #endif
+}
+
+/// Who did not even meet the others says who it is, too.
+std::unique_ptr<transport::Session> meet_or_say_who(Launcher launcher, double timeout_s) {
+  try {
+    return meet(launcher, timeout_s);
+  } catch (const Error& error) {
+    const std::string who = fmt::format("rank {}", own_rank.load()), what = error.what();
+    if (own_rank < 0 || what.starts_with(who + " ")) throw;
+    throw Error(error.kind(), fmt::format("{}: {}", who, what));
+  }
 }
 
 [[noreturn]] void fail(transport::Session& session, const char* sentence, int code) {
@@ -83,7 +103,7 @@ std::unique_ptr<transport::Session> meet(Launcher launcher, double timeout_s) {
   // What all ranks refuse alike is said by the first alone, which lets the others come to the same end.
   const bool alike = code == exit_code(ErrorKind::input);
   if (alike && own_rank != 0) std::this_thread::sleep_for(std::chrono::milliseconds(1000));
-  write_stderr(fmt::format("refit-bench: rank {}: {}\n", own_rank.load(), sentence));
+  say(sentence);
   if (alike && own_rank == 0) std::this_thread::sleep_for(std::chrono::milliseconds(300));
   session.abort(code);
   std::_Exit(code);  // not reached, which compilers do not see of virtual functions
@@ -107,13 +127,15 @@ Launcher launcher_of(std::uint32_t ranks, const std::string& transport) {
 
 int run_as_rank(Launcher launcher, double timeout_s,
                 const std::function<int(transport::Session& session)>& body) {
-  const std::unique_ptr<transport::Session> session = meet(launcher, timeout_s);
+  const std::unique_ptr<transport::Session> session = meet_or_say_who(launcher, timeout_s);
   own_rank = static_cast<int>(session->group()->rank());
   try {
     if (session->group()->size() == 1 && is_one_of_many_tasks()) refuse_strangers();
     return body(*session);
   } catch (const Error& error) {
     fail(*session, error.what(), exit_code(error.kind()));
+  } catch (const std::bad_alloc&) {
+    fail(*session, "this process was given no more memory", exit_code(ErrorKind::runtime));
   } catch (const std::exception& error) {
     fail(*session, error.what(), exit_code(ErrorKind::runtime));
   }

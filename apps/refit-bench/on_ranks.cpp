@@ -61,16 +61,11 @@ void plan_replay(const BenchOptions& options, report::Report& report, std::uint3
   set_run(options, report.replay->spec);
 }
 
-void write(Output& output, const report::Report& report) {
-  output.json(report);
-  output.table(report);
-}
-
 int dry_run(const BenchOptions& options, report::Report& report) {
   Output output(options);
   plan_replay(options, report, 0);
   report.status = report::Status::dry_run;
-  write(output, report);
+  output.write(report);
   return 0;
 }
 
@@ -92,9 +87,10 @@ class RanksBench {
     } catch (const std::exception& error) {
       report_.status = report_.replay ? report::Status::failed : report::Status::refused;
       report_.message = error.what();
-      if (output_) output_->json(report_);
+      if (output_) output_->unfinished(report_);
       throw;
     }
+    if (output_) output_->write(report_);
     return report_.status == report::Status::mismatch ? exit_code(ErrorKind::check) : 0;
   }
 
@@ -106,6 +102,7 @@ class RanksBench {
     ranks::Spec spec = scenario::ranks_spec(*report_.scenario.ranks, report_.replay->spec);
     spec.peer_memory = path_.peer;
     spec.gpus_per_node = on_a_host;
+    spec.bench.keep_spans = spans_to_keep(options_, group_.size());
     const report::BuildInfo build = build_info();
     spec.build =
         build.git_commit.value_or("no commit") + (build.git_dirty.value_or(false) ? " with changes" : "");
@@ -117,7 +114,6 @@ class RanksBench {
     report_.result = std::move(result.bench);
     report_.ranks = std::move(result);
     report_.status = report::status_of(*report_.result);
-    write(*output_, report_);
   }
 
   [[nodiscard]] Deadline deadline() const {

@@ -13,10 +13,19 @@ namespace refit::apps {
 namespace {
 
 constexpr unsigned kUsualWarmup = 2;
+/// Of one control thread: 4 MB, and a trace that a browser still opens.
+constexpr std::uint32_t kMostSpans = 100'000, kLeastSpans = 1000;
 
 /// One number of steps is left to measure at least.
 unsigned warmup_of(const BenchOptions& options) {
   return options.warmup.value_or(std::min(kUsualWarmup, options.steps - 1));
+}
+
+void add_output_option(CLI::App& app, const char* name, std::optional<std::string>& path,
+                       const char* description) {
+  app.add_option_function<std::string>(
+         name, [&path](const std::string& text) { path = text; }, description)
+      ->type_name("FILE|-");
 }
 
 }  // namespace
@@ -48,20 +57,31 @@ void add_bench_options(CLI::App& app, BenchOptions& options) {
       ->capture_default_str()
       ->check(CLI::IsMember({"off", "first", "every"}).description(""))
       ->type_name("off|first|every");
-  app.add_option_function<std::string>(
-         "--json", [&](const std::string& path) { options.json = path; },
-         "Write the report as JSON; - is standard output, and the table goes to stderr")
-      ->type_name("FILE|-");
+  add_output_option(app, "--json", options.json,
+                    "Write the report as JSON; - is standard output, and the table goes to stderr");
+  add_output_option(app, "--trace", options.trace,
+                    "Write the stages of each arm's last refit as trace events, which ui.perfetto.dev opens");
+  add_output_option(app, "--csv", options.csv, "Write every sample as a line of its own");
+  add_output_option(app, "--report", options.report, "Write a page for a browser, which needs no other file");
+  app.add_option(
+         "--sweep", options.sweeps,
+         "A bench for each value in turn, of a treatment's switch, layers or threads; given again: for "
+         "each combination")
+      ->type_name("KEY=V1,V2,..")
+      ->allow_extra_args(false);
   app.add_flag("!--no-host-traffic", options.host_traffic,
                "Leave out optimizer offload and reference swap around each refit");
   app.add_flag("--dry-run", options.dry_run, "Plan everything, allocate and run nothing");
-  app.add_flag("--quiet", options.quiet, "No progress bar, and no table where there is a JSON report");
+  app.add_flag("--quiet", options.quiet, "No progress bar, and no table where a result goes to a file");
 
   app.footer(
       "Examples:\n"
       "  refit-bench --scenario qwen3-30b\n"
-      "  refit-bench --scenario qwen3-30b --treatment pipeline=direct --json report.json\n"
+      "  refit-bench --scenario qwen3-30b --treatment pipeline=direct --json report.json --report "
+      "report.html\n"
       "  refit-bench --scenario tiny-moe --control buffer_size=1MiB --steps 50 --verify every\n"
+      "  refit-bench --scenario qwen3-30b --sweep buffer_size=64MiB,1GiB,4GiB --sweep threads=1,2 --json "
+      "sweep.json\n"
       "  refit-bench --model ~/models/Qwen3-30B-A3B --dry-run --json -\n"
       "Exit codes: 0 fine, 1 verification found a difference, 2 bad usage or input, 3 failed while running.");
 }
@@ -71,6 +91,13 @@ void check(const BenchOptions& options) {
     fail_input(
         fmt::format("--warmup {} leaves none of --steps {} to measure", warmup_of(options), options.steps));
   }
+  for (const auto& [option, path] : {std::pair{"--trace", &options.trace}, {"--csv", &options.csv}}) {
+    if (*path && options.dry_run) fail_input(fmt::format("{} is of a run, and --dry-run is none", option));
+  }
+}
+
+std::uint32_t spans_to_keep(const BenchOptions& options, std::uint32_t ranks) {
+  return options.trace ? std::max(kLeastSpans, kMostSpans / ranks) : 0;
 }
 
 void set_run(const BenchOptions& options, run::BenchSpec& spec) {
@@ -81,6 +108,7 @@ void set_run(const BenchOptions& options, run::BenchSpec& spec) {
   spec.warmup = warmup_of(options);
   spec.time_budget_s = options.time_budget_s;
   spec.timeout_s = options.refit.timeout_s;
+  spec.keep_spans = spans_to_keep(options, 1);
   spec.verify = options.verify == "off"     ? run::VerifyWhen::off
                 : options.verify == "every" ? run::VerifyWhen::every
                                             : run::VerifyWhen::first;

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "common/refit_options.hpp"
 
@@ -17,13 +19,17 @@ struct BenchOptions {
   std::optional<unsigned> warmup;
   double time_budget_s = 150;
   std::string verify = "first";
-  std::optional<std::string> json;  ///< "-": standard output
+  std::optional<std::string> json, trace, csv, report;  ///< "-": standard output
+  std::vector<std::string> sweeps;                      ///< "KEY=V1,V2,..", an axis each
 };
 
 void add_bench_options(CLI::App& app, BenchOptions& options);
 
 /// Error(input) for options that contradict each other.
 void check(const BenchOptions& options);
+
+/// Of each control thread, with ranks of each rank: all of them travel to every rank.
+[[nodiscard]] std::uint32_t spans_to_keep(const BenchOptions& options, std::uint32_t ranks);
 
 /// How long and how carefully to run, into a spec whose model is chosen.
 void set_run(const BenchOptions& options, run::BenchSpec& spec);

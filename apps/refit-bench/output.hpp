@@ -1,9 +1,10 @@
-// Where the table and the JSON of a bench go.
+// Where the table of a bench goes, and its files.
 #pragma once
 
+#include <memory>
 #include <optional>
+#include <string>
 
-#include "common/cli.hpp"
 #include "common/output_file.hpp"
 #include "options.hpp"
 #include "refit/report/report.hpp"
@@ -12,29 +13,31 @@ namespace refit::apps {
 
 class Output {
  public:
-  explicit Output(const BenchOptions& options) : quiet_(options.quiet) {
-    if (!options.json) return;
-    require_apart_from_checkpoints("--json", *options.json, {options.refit.checkpoint, options.refit.model});
-    json_.emplace(*options.json);
-  }
+  /// Tries every file, so that nobody runs for minutes first.
+  explicit Output(const BenchOptions& options);
 
-  void table(const report::Report& report) const {
-    if (quiet_ && json_) return;
-    const std::string text = report::to_table(report);
-    if (json_ && json_->is_stdout()) {
-      write_stderr(text);
-    } else {
-      write_stdout(text);
-    }
-  }
-
-  void json(const report::Report& report) {
-    if (json_) json_->write(report::to_json(report));
-  }
+  /// JSON and page of a bench that did not run to its end: there is no trace and nothing to count.
+  void unfinished(const report::Report& report);
+  void table(const report::Report& report) const;
+  /// Everything that was asked for. The files first: a reader of the table who has left must not cost the
+  /// measurement.
+  void write(const report::Report& report);
 
  private:
+  /// What one option asked for.
+  struct File {
+    std::string option;
+    std::string (*text)(const report::Report&);
+    std::unique_ptr<OutputFile> file{};  ///< null: not asked for
+  };
+  static std::string to_page(const report::Report& report);
+  void open(const BenchOptions& options, File& file, const std::optional<std::string>& path);
+  [[nodiscard]] bool has_files() const;
+  [[nodiscard]] bool is_on_stdout() const;
+
   bool quiet_;
-  std::optional<OutputFile> json_;
+  File json_{"--json", report::to_json}, trace_{"--trace", report::to_trace}, csv_{"--csv", report::to_csv},
+      page_{"--report", to_page};
 };
 
 }  // namespace refit::apps

@@ -12,6 +12,7 @@
 #include "refit/base/error.hpp"
 #include "refit/gate/history.hpp"
 #include "refit/gate/render.hpp"
+#include "refit/page/page.hpp"
 
 namespace refit::apps {
 namespace {
@@ -67,6 +68,12 @@ int run_gate(GateOptions options) {
   outputs.open("--json", options.json);
   outputs.open("--junit", options.junit);
   outputs.open("--markdown", options.markdown);
+  outputs.open("--report", options.report);
+  const std::string page = options.report.empty() ? "" : page::file_to_html(options.candidate.front());
+  if (draws_only(options)) {
+    outputs.write(3, [&] { return page; });
+    return 0;
+  }
 
   std::optional<gate::Limits> limits;
   std::optional<gate::Mutants> mutants;
@@ -78,6 +85,7 @@ int run_gate(GateOptions options) {
   outputs.write(0, [&] { return gate::to_json(report); });
   outputs.write(1, [&] { return gate::to_junit(report); });
   outputs.write(2, [&] { return gate::to_markdown(report); });
+  outputs.write(3, [&] { return page; });
   if (!options.quiet) outputs.print(gate::to_table(report));
   if (options.github) outputs.print(gate::to_annotations(report));
   return gate::exit_code(report.verdict);

@@ -100,6 +100,8 @@ void add_gate_options(CLI::App& app, GateOptions& options) {
       ->type_name("FILE|-");
   app.add_option("--junit", options.junit, "Write JUnit XML")->type_name("FILE|-");
   app.add_option("--json", options.json, "Write everything as JSON")->type_name("FILE|-");
+  app.add_option("--report", options.report, "Write the candidate's page for a browser (docs/report.md)")
+      ->type_name("FILE|-");
   app.add_flag("--github", options.github, "Print annotations of GitHub Actions beside the table");
   app.add_flag("--quiet", options.quiet, "No table");
   app.footer(
@@ -108,6 +110,7 @@ void add_gate_options(CLI::App& app, GateOptions& options) {
       "  refit-gate --max-regression 3% --phase prepare_for_generation/total=2% main.json branch.json\n"
       "  refit-gate --baseline main-*.json --candidate branch-*.json --markdown - >> $GITHUB_STEP_SUMMARY\n"
       "  refit-gate --limits gate.json branch.json\n"
+      "  refit-gate --report branch.html branch.json\n"
       "  refit-gate history results/nightly\n\n"
       "Exit codes: 0 passed or improved, 1 regression, 2 bad usage, input or invalid results, 3 too noisy to "
       "say,\n"
@@ -126,7 +129,7 @@ void sort_files(GateOptions& options) {
   } else if (files.size() == 2) {
     options.baseline = {files[0]};
     options.candidate = {files[1]};
-  } else if (files.size() == 1 && !options.limits.empty()) {
+  } else if (files.size() == 1 && (!options.limits.empty() || !options.report.empty())) {
     options.candidate = std::move(files);
   } else if (!files.empty()) {
     fail_input(
@@ -136,9 +139,18 @@ void sort_files(GateOptions& options) {
   }
   if (options.candidate.empty())
     fail_input("there is no candidate: give BASELINE CANDIDATE, or --limits and a candidate");
-  if (options.baseline.empty() && options.limits.empty()) {
+  if (!options.report.empty() && options.candidate.size() > 1) {
+    fail_input(fmt::format("--report draws one candidate, not {}", options.candidate.size()));
+  }
+  if (options.baseline.empty() && options.limits.empty() && !draws_only(options)) {
     fail_input("there is nothing to compare the candidate with: give a baseline or --limits");
   }
+}
+
+bool draws_only(const GateOptions& options) {
+  const bool verdict =
+      !options.json.empty() || !options.junit.empty() || !options.markdown.empty() || options.github;
+  return !options.report.empty() && options.baseline.empty() && options.limits.empty() && !verdict;
 }
 
 CLI::App* add_history(CLI::App& app, HistoryOptions& options) {

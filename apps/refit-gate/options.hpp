@@ -15,13 +15,16 @@ struct GateOptions {
   std::string limits, mutants;
   gate::Settings settings;
   gate::Selection selection;
-  std::string json, junit, markdown;
+  std::string json, junit, markdown, report;
   bool github = false, quiet = false;
 };
 void add_gate_options(CLI::App& app, GateOptions& options);
 
 /// Puts the files without an option where they belong. Error(input) where that is not clear.
 void sort_files(GateOptions& options);
+
+/// Whether a page is all that was asked for: there is one candidate, and nothing to compare it with.
+[[nodiscard]] bool draws_only(const GateOptions& options);
 
 struct HistoryOptions {
   std::string folder, json;

@@ -6,6 +6,7 @@
 #include "commands.hpp"
 #include "common/cli.hpp"
 #include "common/generator_role.hpp"
+#include "refit/base/error.hpp"
 
 int main(int argc, char** argv) {
   using namespace refit::apps;
@@ -46,6 +47,6 @@ int main(int argc, char** argv) {
     if (files_command->parsed()) return run_files(files);
     if (quantized_command->parsed()) return run_quantized(quantized);
     if (engine_command->parsed()) return run_engine(engine);
-    throw CLI::CallForHelp();
+    refit::fail_input("say what to verify: self, mutants, files, quantized or engine");
   });
 }

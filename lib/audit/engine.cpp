@@ -69,9 +69,10 @@ struct Match {
   std::optional<Finding> finding;
 };
 
-class Audit {
+class EngineAudit {
  public:
-  Audit(const Expectation& expectation, const Renderer& renderer, const Checkpoint& dump, ThreadPool& pool)
+  EngineAudit(const Expectation& expectation, const Renderer& renderer, const Checkpoint& dump,
+              ThreadPool& pool)
       : expectation_(expectation), renderer_(renderer), dump_(dump), pool_(pool) {}
 
   Report run() {
@@ -247,7 +248,7 @@ Report audit_engine(const EngineRequest& request, const Checkpoint& source, cons
   }
   const Expectation expectation = expect(with_dtypes(request, source, current));
   const Renderer renderer(expectation, current, before ? &*before : nullptr);
-  Report report = Audit(expectation, renderer, dump, pool).run();
+  Report report = EngineAudit(expectation, renderer, dump, pool).run();
   report.command = "engine";
   report.inputs = {{"source", source.path()}, {"dump", dump.path()}};
   if (previous != nullptr) report.inputs.emplace_back("previous", previous->path());

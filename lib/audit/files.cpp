@@ -23,7 +23,7 @@ struct Pair {
   ElementTally tally;
 };
 
-struct Piece {
+struct PairPiece {
   Pair* pair;
   std::uint64_t begin, bytes;
 };
@@ -86,7 +86,7 @@ class Files {
   }
 
   void compare_bytes(ThreadPool& pool) {
-    std::vector<Piece> pieces;
+    std::vector<PairPiece> pieces;
     for (Pair& pair : pairs_) {
       const std::uint64_t bytes = pair.a->spec.bytes();
       for (std::uint64_t begin = 0; begin < bytes; begin += kPieceBytes) {
@@ -95,7 +95,7 @@ class Files {
     }
     pool.for_range(pieces.size(), 1, [&](std::size_t first, std::size_t last) {
       for (std::size_t p = first; p < last; ++p) {
-        const Piece& piece = pieces[p];
+        const PairPiece& piece = pieces[p];
         const Bytes a = a_.data(*piece.pair->a).subspan(piece.begin, piece.bytes);
         const Bytes b = b_.data(*piece.pair->b).subspan(piece.begin, piece.bytes);
         piece.pair->tally.compare(a, b, piece.begin / size_of(piece.pair->a->spec.dtype));

@@ -167,14 +167,14 @@ void compare(const Slab& slab, const Mode& by, std::uint64_t first_element, std:
   scales.compare(std::as_bytes(std::span(s)), std::as_bytes(std::span(slab.scales)), first_block);
 }
 
-struct Piece {
+struct SubjectPiece {
   std::size_t subject;
   std::uint64_t matrix, row, rows;
 };
 
-class Audit {
+class QuantizedAudit {
  public:
-  Audit(const Checkpoint& source, const Checkpoint& quantized, ThreadPool& pool)
+  QuantizedAudit(const Checkpoint& source, const Checkpoint& quantized, ThreadPool& pool)
       : source_(source), quantized_(quantized), pool_(pool) {
     report_.command = "quantized";
     report_.inputs = {{"source", source.path()}, {"quantized", quantized.path()}};
@@ -284,8 +284,8 @@ class Audit {
   }
 
   void for_each_slab(const std::vector<bool>& wanted,
-                     const std::function<void(const Piece&, const Slab&)>& visit) {
-    std::vector<Piece> pieces;
+                     const std::function<void(const SubjectPiece&, const Slab&)>& visit) {
+    std::vector<SubjectPiece> pieces;
     for (std::size_t s = 0; s < subjects_.size(); ++s) {
       const Subject& subject = subjects_[s];
       if (!wanted[s] || subject.rows == 0) continue;  // of none there may be 2^63 matrices
@@ -299,7 +299,7 @@ class Audit {
     }
     pool_.for_range(pieces.size(), 1, [&](std::size_t begin, std::size_t end) {
       for (std::size_t p = begin; p < end; ++p) {
-        const Piece& piece = pieces[p];
+        const SubjectPiece& piece = pieces[p];
         visit(piece,
               slab_of(source_, quantized_, subjects_[piece.subject], piece.matrix, piece.row, piece.rows));
       }
@@ -311,18 +311,19 @@ class Audit {
     std::deque<ElementTally> padding;
     for (const Subject& subject : subjects_) padding.emplace_back(subject.scales->spec.dtype);
     std::mutex mutex;
-    for_each_slab(std::vector<bool>(subjects_.size(), true), [&](const Piece& piece, const Slab& slab) {
-      Seen mine;
-      {
-        const std::lock_guard lock(mutex);
-        mine.modes = seen[piece.subject].modes;
-      }
-      race(slab, mine.modes);
-      measure(slab, mine);
-      check_padding(subjects_[piece.subject], slab, piece.rows, padding[piece.subject]);
-      const std::lock_guard lock(mutex);
-      seen[piece.subject].merge(mine);
-    });
+    for_each_slab(std::vector<bool>(subjects_.size(), true),
+                  [&](const SubjectPiece& piece, const Slab& slab) {
+                    Seen mine;
+                    {
+                      const std::lock_guard lock(mutex);
+                      mine.modes = seen[piece.subject].modes;
+                    }
+                    race(slab, mine.modes);
+                    measure(slab, mine);
+                    check_padding(subjects_[piece.subject], slab, piece.rows, padding[piece.subject]);
+                    const std::lock_guard lock(mutex);
+                    seen[piece.subject].merge(mine);
+                  });
     ModeSet common = ModeSet().set();
     for (std::size_t s = 0; s < subjects_.size(); ++s) {
       common &= seen[s].modes;
@@ -379,7 +380,7 @@ class Audit {
       values.emplace_back(DType::f8_e4m3);
       scales.emplace_back(subject.scales->spec.dtype);
     }
-    for_each_slab(lost, [&](const Piece& piece, const Slab& slab) {
+    for_each_slab(lost, [&](const SubjectPiece& piece, const Slab& slab) {
       const Subject& subject = subjects_[piece.subject];
       const std::uint64_t row = piece.matrix * subject.rows + piece.row;
       compare(slab, mode(best), row * subject.cols, row * subject.blocks(), values[piece.subject],
@@ -409,7 +410,7 @@ class Audit {
 }  // namespace
 
 Report audit_quantized(const Checkpoint& source, const Checkpoint& quantized, ThreadPool& pool) {
-  Report report = Audit(source, quantized, pool).run();
+  Report report = QuantizedAudit(source, quantized, pool).run();
   // A verdict of "equal" about nothing would hide a wrong path.
   if (report.quantized->tensors.empty()) {
     fail_input(

@@ -161,7 +161,7 @@ Json parse_json(std::string_view text, const std::string& place, int max_depth) 
   return Builder(text, place, max_depth).build();
 }
 
-Json read_json_file(const std::string& path, std::size_t max_bytes) {
+std::string read_json_text(const std::string& path, std::size_t max_bytes) {
   const ReadableFile file(path);
 
   // Read to the end, not to the size reported before: the file may grow meanwhile, and files of /proc have
@@ -179,7 +179,11 @@ Json read_json_file(const std::string& path, std::size_t max_bytes) {
           fmt::format("{}: is larger than the {} bytes that a JSON file may have here", path, max_bytes));
     }
   }
-  return parse_json(text, path);
+  return text;
+}
+
+Json read_json_file(const std::string& path, std::size_t max_bytes) {
+  return parse_json(read_json_text(path, max_bytes), path);
 }
 
 }  // namespace refit

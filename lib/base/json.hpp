@@ -18,7 +18,11 @@ using OrderedJson = nlohmann::ordered_json;
 /// bytes.
 [[nodiscard]] std::string json_quoted(std::string_view text);
 
-/// Reads and parses a file of at most `max_bytes`.
-[[nodiscard]] Json read_json_file(const std::string& path, std::size_t max_bytes = 64u << 20);
+inline constexpr std::size_t kMostJsonBytes = 64u << 20;
+
+/// The bytes of a file of at most `max_bytes`.
+[[nodiscard]] std::string read_json_text(const std::string& path, std::size_t max_bytes = kMostJsonBytes);
+/// Reads and parses one.
+[[nodiscard]] Json read_json_file(const std::string& path, std::size_t max_bytes = kMostJsonBytes);
 
 }  // namespace refit

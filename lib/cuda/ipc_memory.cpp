@@ -17,17 +17,17 @@ namespace {
 /// CUDA may take small allocations from one block and shares the whole block then; it advises this size.
 constexpr std::uint64_t kBlock = 2u << 20;
 
-class Shared final : public device::Memory {
+class IpcShared final : public device::Memory {
  public:
-  Shared(SessionPtr session, std::uint64_t bytes, const std::string& what)
+  IpcShared(SessionPtr session, std::uint64_t bytes, const std::string& what)
       // One byte more than none: an empty allocation has a handle, too.
       : session_(std::move(session)),
         data_(allocate_device(*session_, align_up(std::max<std::uint64_t>(bytes, 1), kBlock), what)) {
     bytes_ = {data_, bytes};
   }
-  Shared(const Shared&) = delete;
-  Shared& operator=(const Shared&) = delete;
-  ~Shared() override { free_device(*session_, data_); }
+  IpcShared(const IpcShared&) = delete;
+  IpcShared& operator=(const IpcShared&) = delete;
+  ~IpcShared() override { free_device(*session_, data_); }
   Handle handle() const override {
     cudaIpcMemHandle_t handle;
     check(cudaIpcGetMemHandle(&handle, data_), "making a CUDA IPC handle");
@@ -40,18 +40,18 @@ class Shared final : public device::Memory {
   std::byte* data_;
 };
 
-class Opened final : public device::Memory {
+class IpcOpened final : public device::Memory {
  public:
-  Opened(SessionPtr session, const cudaIpcMemHandle_t& handle, std::uint64_t bytes, std::string what)
+  IpcOpened(SessionPtr session, const cudaIpcMemHandle_t& handle, std::uint64_t bytes, std::string what)
       : session_(std::move(session)), handle_(handle), what_(std::move(what)) {
     check(cudaIpcOpenMemHandle(&data_, handle_, cudaIpcMemLazyEnablePeerAccess),
           fmt::format("opening the CUDA IPC handle of {}", what_));
     ++session_->handles.opened;
     bytes_ = {static_cast<std::byte*>(data_), bytes};
   }
-  Opened(const Opened&) = delete;
-  Opened& operator=(const Opened&) = delete;
-  ~Opened() override {
+  IpcOpened(const IpcOpened&) = delete;
+  IpcOpened& operator=(const IpcOpened&) = delete;
+  ~IpcOpened() override {
     session_->drain();  // work that still reads it
     if (!session_->gave_up()) (void)cudaIpcCloseMemHandle(data_);
     ++session_->handles.closed;
@@ -59,7 +59,7 @@ class Opened final : public device::Memory {
   Handle handle() const override { fail_sent_on(); }
   MemoryPtr window(std::uint64_t offset, std::uint64_t count) const override {
     require_inside(bytes_.size(), offset, count, what_);
-    auto opened = std::make_unique<Opened>(session_, handle_, bytes_.size(), what_);
+    auto opened = std::make_unique<IpcOpened>(session_, handle_, bytes_.size(), what_);
     opened->bytes_ = opened->bytes_.subspan(offset, count);
     return opened;
   }
@@ -74,7 +74,7 @@ class Opened final : public device::Memory {
 }  // namespace
 
 MemoryPtr allocate_ipc(const SessionPtr& session, std::uint64_t bytes, const std::string& what) {
-  return std::make_unique<Shared>(session, bytes, what);
+  return std::make_unique<IpcShared>(session, bytes, what);
 }
 
 MemoryPtr open_ipc(const SessionPtr& session, const std::string& token, std::uint64_t bytes,
@@ -85,7 +85,7 @@ MemoryPtr open_ipc(const SessionPtr& session, const std::string& token, std::uin
                              sizeof(handle)));
   }
   std::memcpy(&handle, token.data(), sizeof(handle));
-  return std::make_unique<Opened>(session, handle, bytes, what);
+  return std::make_unique<IpcOpened>(session, handle, bytes, what);
 }
 
 }  // namespace refit::cuda

@@ -39,13 +39,13 @@ Octets plane_of_indices(std::uint64_t count, std::uint64_t byte) {
   return octets;
 }
 
-struct Shape {
+struct MatrixShape {
   std::uint64_t rows, scale_cols;
   bool gated, shuffled, tiled;
 };
 
 /// As lib/verify does it for one matrix.
-layout::ShuffledExpert engine_layout(const Shape& shape, const Octets& weight, Octets scales) {
+layout::ShuffledExpert engine_layout(const MatrixShape& shape, const Octets& weight, Octets scales) {
   if (shape.shuffled && shape.gated) {
     return layout::shuffle_w13_expert_reference(weight, scales, shape.rows, kIndexBytes, shape.scale_cols,
                                                 true);
@@ -61,7 +61,7 @@ layout::ShuffledExpert engine_layout(const Shape& shape, const Octets& weight, O
 struct Moved {
   std::vector<std::uint32_t> rows, scales;
 };
-Moved move_indices(const Shape& shape) {
+Moved move_indices(const MatrixShape& shape) {
   Moved moved;
   const Octets weight = indices_of_rows(shape.rows);
   for (std::uint64_t byte = 0; byte < kIndexBytes; ++byte) {

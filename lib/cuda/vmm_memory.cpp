@@ -104,18 +104,18 @@ class Mapping {
   std::uint64_t size_;
 };
 
-class Shared final : public device::Memory {
+class VmmShared final : public device::Memory {
  public:
-  Shared(SessionPtr session, std::uint64_t size, std::uint64_t bytes, const std::string& what)
+  VmmShared(SessionPtr session, std::uint64_t size, std::uint64_t bytes, const std::string& what)
       : session_(std::move(session)),
         physical_(*session_, size, what),
         mapping_(*session_, physical_, size),
         fd_(physical_.exported()) {
     bytes_ = {mapping_.data(), bytes};
   }
-  Shared(const Shared&) = delete;
-  Shared& operator=(const Shared&) = delete;
-  ~Shared() override { session_->drain(); }  // cudaFree would wait, too
+  VmmShared(const VmmShared&) = delete;
+  VmmShared& operator=(const VmmShared&) = delete;
+  ~VmmShared() override { session_->drain(); }  // cudaFree would wait, too
   Handle handle() const override { return {.token = {}, .fd = fd_.get()}; }
   MemoryPtr window(std::uint64_t, std::uint64_t) const override { fail_own_window(); }
 
@@ -128,9 +128,9 @@ class Shared final : public device::Memory {
 
 using SharedFd = std::shared_ptr<const transport::UniqueFd>;
 
-class Opened final : public device::Memory {
+class VmmOpened final : public device::Memory {
  public:
-  Opened(SessionPtr session, SharedFd fd, std::uint64_t bytes, std::string what)
+  VmmOpened(SessionPtr session, SharedFd fd, std::uint64_t bytes, std::string what)
       : session_(std::move(session)),
         fd_(std::move(fd)),
         what_(std::move(what)),
@@ -139,16 +139,16 @@ class Opened final : public device::Memory {
     bytes_ = {mapping_.data(), bytes};
     ++session_->handles.opened;
   }
-  Opened(const Opened&) = delete;
-  Opened& operator=(const Opened&) = delete;
-  ~Opened() override {
+  VmmOpened(const VmmOpened&) = delete;
+  VmmOpened& operator=(const VmmOpened&) = delete;
+  ~VmmOpened() override {
     session_->drain();  // work that still reads it
     ++session_->handles.closed;
   }
   Handle handle() const override { fail_sent_on(); }
   MemoryPtr window(std::uint64_t offset, std::uint64_t count) const override {
     require_inside(bytes_.size(), offset, count, what_);
-    auto opened = std::make_unique<Opened>(session_, fd_, bytes_.size(), what_);
+    auto opened = std::make_unique<VmmOpened>(session_, fd_, bytes_.size(), what_);
     opened->bytes_ = opened->bytes_.subspan(offset, count);
     return opened;
   }
@@ -164,14 +164,14 @@ class Opened final : public device::Memory {
 }  // namespace
 
 MemoryPtr allocate_vmm(const SessionPtr& session, std::uint64_t bytes, const std::string& what) {
-  return std::make_unique<Shared>(session, rounded(*session, bytes), bytes, what);
+  return std::make_unique<VmmShared>(session, rounded(*session, bytes), bytes, what);
 }
 
 MemoryPtr open_vmm(const SessionPtr& session, transport::UniqueFd fd, std::uint64_t bytes,
                    const std::string& what) {
   if (!fd) fail_runtime(fmt::format("the handle of {} came without its file descriptor", what));
-  return std::make_unique<Opened>(session, std::make_shared<const transport::UniqueFd>(std::move(fd)), bytes,
-                                  what);
+  return std::make_unique<VmmOpened>(session, std::make_shared<const transport::UniqueFd>(std::move(fd)),
+                                     bytes, what);
 }
 
 }  // namespace refit::cuda

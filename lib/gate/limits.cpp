@@ -6,7 +6,7 @@
 namespace refit::gate {
 namespace {
 
-constexpr std::string_view kSchema = "refit-gate-limits/1";
+constexpr std::string_view kLimitsSchema = "refit-gate-limits/1";
 constexpr std::string_view kMutantsSchema = "refit-mutants/1";
 
 void require_schema(const JsonNode& root, std::string_view schema) {
@@ -59,7 +59,7 @@ Limits read_limits(const std::string& file) {
   const JsonNode root(json, file);
   root.require_known(
       {"schema", "description", "x_floor", "seconds", "ratio", "peak_extra_bytes", "wire_bytes", "mutants"});
-  require_schema(root, kSchema);
+  require_schema(root, kLimitsSchema);
   Limits limits{.file = file,
                 .x_floor = phase_limits(root, "x_floor", "max"),
                 .seconds = phase_limits(root, "seconds", "max_s"),

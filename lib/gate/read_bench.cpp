@@ -8,7 +8,7 @@
 namespace refit::gate {
 namespace {
 
-constexpr std::string_view kSchema = "refit-bench/1";
+constexpr std::string_view kBenchSchema = "refit-bench/1";
 
 /// A value as one word, members of an object line by line; "-" for none.
 std::string word(const std::optional<JsonNode>& node) {
@@ -105,7 +105,7 @@ void read_ranks(const JsonNode& ranks, Run& run) {
 
 bool is_refit_bench(const JsonNode& root) {
   const auto schema = root.find("schema");
-  return schema && schema->json().is_string() && schema->text() == kSchema;
+  return schema && schema->json().is_string() && schema->text() == kBenchSchema;
 }
 
 const std::vector<std::string_view>& fingerprint_fields() {

@@ -8,7 +8,9 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <condition_variable>
 #include <cstdlib>
+#include <mutex>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -24,6 +26,7 @@ namespace {
 
 /// A message of MPI counts in int; parts above this go in several.
 constexpr std::size_t kMostBytes = std::size_t{1} << 30;
+constexpr std::chrono::seconds kLongestLeave{60};
 
 int rank_in(MPI_Comm comm) {
   int rank = 0;
@@ -49,25 +52,25 @@ class MpiGroup : public transport::Group {
   }
 
   [[nodiscard]] std::vector<std::string> all_gather(std::string_view mine, Deadline deadline) override {
-    const int ranks = size_of_group(comm_);
-    const int own = static_cast<int>(mine.size());
-    std::vector<int> counts(static_cast<std::size_t>(ranks)), offsets(counts.size());
+    const auto gather = std::make_shared<Gather>(mine, static_cast<std::size_t>(size_of_group(comm_)));
+    std::vector<int>&counts = gather->counts, &offsets = gather->offsets;
     MPI_Request request = MPI_REQUEST_NULL;
-    MPI_Iallgather(&own, 1, MPI_INT, counts.data(), 1, MPI_INT, comm_, &request);
-    wait(request, deadline);
+    MPI_Iallgather(&gather->own, 1, MPI_INT, counts.data(), 1, MPI_INT, comm_, &request);
+    wait(request, deadline, gather);
     std::size_t total = 0;
     for (std::size_t r = 0; r < counts.size(); ++r) {
       offsets[r] = static_cast<int>(total);
       total += static_cast<std::size_t>(counts[r]);
     }
     if (total > kMostBytes) fail_runtime(fmt::format("ranks say {} bytes to each other at once", total));
-    std::string all(total, '\0');
-    MPI_Iallgatherv(mine.data(), own, MPI_BYTE, all.data(), counts.data(), offsets.data(), MPI_BYTE, comm_,
-                    &request);
-    wait(request, deadline);
+    gather->all.resize(total);
+    MPI_Iallgatherv(gather->mine.data(), gather->own, MPI_BYTE, gather->all.data(), counts.data(),
+                    offsets.data(), MPI_BYTE, comm_, &request);
+    wait(request, deadline, gather);
     std::vector<std::string> said;
     for (std::size_t r = 0; r < counts.size(); ++r) {
-      said.push_back(all.substr(static_cast<std::size_t>(offsets[r]), static_cast<std::size_t>(counts[r])));
+      said.push_back(
+          gather->all.substr(static_cast<std::size_t>(offsets[r]), static_cast<std::size_t>(counts[r])));
     }
     return said;
   }
@@ -75,8 +78,22 @@ class MpiGroup : public transport::Group {
   void doing(std::string_view what) noexcept override { board_.write(what); }
 
  private:
-  void wait(MPI_Request& request, Deadline deadline) {
-    wait_all({&request, 1}, deadline, Manner::patient, [&] { return everybody(); });
+  /// What MPI reads and writes until a request is complete.
+  struct Gather {
+    Gather(std::string_view words, std::size_t ranks)
+        : mine(words), own(static_cast<int>(words.size())), counts(ranks), offsets(ranks) {}
+    std::string mine, all;
+    int own;
+    std::vector<int> counts, offsets;
+  };
+
+  void wait(MPI_Request& request, Deadline deadline, const std::shared_ptr<Gather>& gather) {
+    try {
+      wait_all({&request, 1}, deadline, Manner::patient, [&] { return everybody(); });
+    } catch (const Error&) {
+      (void)new std::shared_ptr<Gather>(gather);  // the request stays, and so has to stay what it uses
+      throw;
+    }
   }
   /// Who has not come is not known; what each does is.
   [[nodiscard]] std::string everybody() const {
@@ -160,6 +177,43 @@ bool launched() noexcept {
   return false;
 }
 
+/// What MPI does of its own waits without a deadline. When this one has passed, the sentence ends the
+/// process.
+class Hourglass {
+ public:
+  Hourglass(Deadline deadline, const transport::OnLoss& on_loss, std::string sentence)
+      : thread_([this, deadline, &on_loss, sentence = std::move(sentence)] {
+          std::unique_lock locked(mutex_);
+          while (!over_ && !deadline.passed()) {
+            changed_.wait_for(locked, std::chrono::milliseconds(deadline.poll_milliseconds()));
+          }
+          if (!over_) on_loss(sentence);
+        }) {}
+  Hourglass(const Hourglass&) = delete;
+  Hourglass& operator=(const Hourglass&) = delete;
+  ~Hourglass() {
+    {
+      const std::lock_guard locked(mutex_);
+      over_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool over_ = false;
+  std::thread thread_;
+};
+
+int launched_rank() noexcept {
+  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"}) {
+    if (const char* const rank = std::getenv(name)) return std::atoi(rank);
+  }
+  return -1;
+}
+
 struct Session::State {
   explicit State(transport::OnLoss loss) : on_loss(std::move(loss)) {}
 
@@ -192,7 +246,9 @@ struct Session::State {
   std::thread watcher;
 };
 
-Session::Session(transport::OnLoss on_loss) : state_(std::make_unique<State>(std::move(on_loss))) {
+Session::Session(transport::OnLoss on_loss, Deadline deadline)
+    : state_(std::make_unique<State>(std::move(on_loss))) {
+  const Hourglass hourglass(deadline, state_->on_loss, "waited too long for all ranks to begin with MPI");
   int provided = 0;
   if (MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided) != MPI_SUCCESS) {
     fail_runtime("MPI could not begin");
@@ -205,6 +261,8 @@ Session::Session(transport::OnLoss on_loss) : state_(std::make_unique<State>(std
 }
 
 Session::~Session() {
+  const Hourglass hourglass(Deadline::after(kLongestLeave), state_->on_loss,
+                            "waited too long for all ranks to end");
   // From here on ranks may end.
   MPI_Barrier(state_->said);
   state_->leave.wake();

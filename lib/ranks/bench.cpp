@@ -9,6 +9,7 @@
 #include "ranks/row_codec.hpp"
 #include "refit/base/digest.hpp"
 #include "refit/base/error.hpp"
+#include "refit/base/printable.hpp"
 #include "refit/time/statistics.hpp"
 #include "refit/version.hpp"
 #include "run/collect.hpp"
@@ -25,24 +26,42 @@ constexpr std::array kArms = {0, 1};
 using Plans = std::array<reshard::Reshard, 2>;  // by arm, with this rank's sends and receives
 using Promise = std::vector<std::pair<std::string, std::string>>;
 
+/// "all" where nothing is left out.
+std::string part_of(std::uint64_t count) {
+  return count == 0 ? "all" : std::to_string(count);
+}
+
+std::string to_text(const run::HostTraffic& traffic) {
+  return fmt::format("{} and {} bytes of optimizer, {} of reference policy", traffic.offload_full_bytes,
+                     traffic.offload_slim_bytes, traffic.reference_swap_bytes);
+}
+
 /// What has to be the same on every rank, by the names that people know.
 Promise promise_of(const Setup& setup, const Plans& plans) {
   const run::BenchSpec& bench = setup.spec.bench;
-  Promise promise = {{"version", std::string(kVersion)},
-                     {"build", setup.spec.build},
-                     {"model", fmt::format("{:016x}", digest_text(bench.config_json))},
-                     {"slice", fmt::format("{} layers, {} experts, {} vocabulary rows", bench.slice.layers,
-                                           bench.slice.experts, bench.slice.vocab_rows)},
-                     {"seed", std::to_string(bench.seed)},
-                     {"steps", std::to_string(bench.steps)},
-                     {"warmup", std::to_string(bench.warmup)},
-                     {"verify", std::to_string(static_cast<int>(bench.verify))},
-                     {"backend", std::string(device::name_of(bench.backend.kind))},
-                     {"train", reshard::to_string(setup.trainer->parallelism())},
-                     {"gen", reshard::to_string(setup.generator->parallelism())},
-                     {"colocated", setup.spec.colocated ? "yes" : "no"},
-                     {"peer memory", setup.spec.peer_memory ? "yes" : "no"},
-                     {"broadcast", setup.spec.broadcast ? "yes" : "no"}};
+  Promise promise = {
+      {"version", std::string(kVersion)},
+      {"build", setup.spec.build},
+      {"model", fmt::format("{:016x}", digest_text(bench.config_json))},
+      {"slice", fmt::format("{} layers, {} experts, {} vocabulary rows", part_of(bench.slice.layers),
+                            part_of(bench.slice.experts), part_of(bench.slice.vocab_rows))},
+      {"recipe", std::string(model::name_of(bench.recipe.kind))},
+      {"ignore", printable(fmt::format("{}", fmt::join(bench.recipe.ignore, ", ")))},
+      {"MoE layout", std::string(plan::name_of(bench.moe_layout))},
+      {"seed", std::to_string(bench.seed)},
+      {"steps", std::to_string(bench.steps)},
+      {"warmup", std::to_string(bench.warmup)},
+      {"verify", std::to_string(static_cast<int>(bench.verify))},
+      {"control alone", bench.control_alone ? "yes" : "no"},
+      {"measuring copies", bench.measure_copy ? "yes" : "no"},
+      {"host traffic", to_text(bench.host_traffic)},
+      {"backend", std::string(device::name_of(bench.backend.kind))},
+      {"trainer form", setup.spec.form == reshard::TrainerForm::hf ? "hf" : "megatron"},
+      {"train", reshard::to_string(setup.trainer->parallelism())},
+      {"gen", reshard::to_string(setup.generator->parallelism())},
+      {"colocated", setup.spec.colocated ? "yes" : "no"},
+      {"peer memory", setup.spec.peer_memory ? "yes" : "no"},
+      {"broadcast", setup.spec.broadcast ? "yes" : "no"}};
   for (const std::size_t arm : kArms) {
     const std::string name = arm == 0 ? "control" : "treatment";
     for (const auto& [key, value] : plan::to_pairs(setup.switches(arm)))

@@ -74,7 +74,8 @@ Rank::Rank(const Setup& setup, std::array<reshard::Reshard, 2> plans, transport:
       group_(group),
       backend_(std::move(backend)),
       pool_(setup.spec.bench.backend.threads),
-      stages_(*backend_) {
+      stages_(*backend_, timeline_) {
+  timeline_.keep_spans(setup.spec.bench.keep_spans);
   const std::uint32_t self = group.rank();
   row_.rank = self;
   row_.host = host_name();
@@ -214,6 +215,7 @@ void Rank::refit(std::size_t a, bool measured) {
   }
   if (!measured) return;
   run::add_sample(stages_.timeline(), arm.row->seconds.size(), arm.row->stages);
+  if (setup_.spec.bench.keep_spans > 0) arm.row->last = timeline_.recording();
   if (arm.simulated == nullptr) arm.row->rounds = arm.refit->times();
   arm.row->seconds.push_back(stages_.timeline().wall());
   arm.row->unattributed.push_back(stages_.timeline().unattributed());

@@ -95,6 +95,7 @@ class Rank {
   std::unique_ptr<device::Memory> sources_, destinations_;
   std::optional<Peers> peers_;
   std::array<std::unique_ptr<Arm>, 2> arms_;
+  Timeline timeline_;
   run::Stages stages_;
   RankRow row_;
   std::uint64_t step_ = 0, version_ = 0;

@@ -73,6 +73,9 @@ Refit::Refit(const reshard::Reshard& plan, std::vector<Round> rounds, const mode
 }
 
 Refit::~Refit() {
+  if (under_way_ > 0) {
+    equipment_.exchange.abandon({slots_[0].send, slots_[0].receive, slots_[1].send, slots_[1].receive});
+  }
   equipment_.ledger.remove(held_bytes_);
 }
 
@@ -171,6 +174,7 @@ void Refit::pack(std::size_t r, run::Stages& stages, Evidence* evidence) {
   const auto slot = static_cast<unsigned>(r % slots_used_);
   const std::vector<transport::Part> sends = parts_of(rounds_[r].send, send_buffer(r));
   const std::vector<transport::Part> receives = parts_of(rounds_[r].receive, receive_buffer(r));
+  ++under_way_;
   if (equipment_.broadcast) {
     equipment_.exchange.broadcast(slot, sends, receives);
   } else {
@@ -181,6 +185,7 @@ void Refit::pack(std::size_t r, run::Stages& stages, Evidence* evidence) {
 void Refit::place(std::size_t r, run::Stages& stages, Evidence* evidence) {
   stages.enter("exchange");
   equipment_.exchange.wait(static_cast<unsigned>(r % slots_used_), equipment_.deadline());
+  --under_way_;
   times_[r].arrived = now();
   if (evidence != nullptr) {
     stages.enter("verify");

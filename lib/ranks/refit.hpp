@@ -80,7 +80,7 @@ class Refit {
 
  private:
   struct Slot {
-    std::unique_ptr<device::Memory> send, receive;
+    std::shared_ptr<device::Memory> send, receive;
   };
   /// Work that is the same in every refit: in one call, prepared, or a call for each task.
   struct List {
@@ -117,7 +117,8 @@ class Refit {
   std::optional<run::Hooks> hooks_;
   std::optional<run::Relayout> relayout_;
   std::optional<Placer> placer_;
-  std::vector<Lists> lists_;  ///< by round
+  std::vector<Lists> lists_;   ///< by round
+  std::size_t under_way_ = 0;  ///< rounds
   Clock::time_point started_{};
   std::vector<RoundTimes> times_;
   std::optional<PeerWrites> writes_;

@@ -45,8 +45,8 @@ Parcel parcel_of(const std::map<std::uint32_t, std::vector<const reshard::Transf
 
 std::vector<Round> rounds_of(const reshard::Reshard& plan, const model::Inventory& model,
                              const Processes& processes, bool pack_own) {
-  using ByPeer = std::map<std::uint32_t, std::vector<const reshard::Transfer*>>;
-  std::vector<ByPeer> sends(plan.rounds), receives(plan.rounds);
+  using TransfersByPeer = std::map<std::uint32_t, std::vector<const reshard::Transfer*>>;
+  std::vector<TransfersByPeer> sends(plan.rounds), receives(plan.rounds);
   std::vector<std::vector<const reshard::Transfer*>> own(plan.rounds);
   for (const reshard::Transfer& transfer : plan.sends) {
     const std::uint32_t to = processes.of_generator(transfer.to);

@@ -5,6 +5,7 @@
 
 #include "base/json.hpp"
 #include "refit/base/error.hpp"
+#include "run/recording_codec.hpp"
 
 namespace refit::ranks {
 namespace {
@@ -47,6 +48,7 @@ Json encode_arm(const RankArm& arm) {
           {"swap", arm.swap},
           {"stages", std::move(stages)},
           {"rounds", std::move(rounds)},
+          {"last", run::encode_recording(arm.last)},
           {"sent", arm.sent},
           {"received", arm.received},
           {"peak", arm.peak_extra_bytes},
@@ -75,6 +77,7 @@ RankArm decode_arm(const Json& in) {
     arm.rounds.push_back(
         {r.at(0).get<double>(), r.at(1).get<double>(), r.at(2).get<double>(), r.at(3).get<double>()});
   }
+  arm.last = run::recording_of(in.at("last"));
   in.at("sent").get_to(arm.sent);
   in.at("received").get_to(arm.received);
   in.at("peak").get_to(arm.peak_extra_bytes);

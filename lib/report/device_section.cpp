@@ -14,7 +14,7 @@ namespace {
 /// An idle GPU lowers its clocks; nothing holds them down then.
 constexpr const char* kIdle = "GpuIdle";
 
-std::string number(const std::optional<std::uint64_t>& value) {
+std::string count_text(const std::optional<std::uint64_t>& value) {
   return value ? fmt::format("{}", *value) : "?";
 }
 
@@ -60,9 +60,9 @@ std::string clocks_line(const run::BenchResult& result) {
   return wrapped(
       fmt::format("Before -> after the steps: SM {} -> {} MHz, memory {} -> {} MHz, {} -> {} C, {} -> "
                   "{} W; {}.",
-                  number(before.sm_mhz), number(after.sm_mhz), number(before.memory_mhz),
-                  number(after.memory_mhz), number(before.temperature_c), number(after.temperature_c),
-                  watts(before.power_mw), watts(after.power_mw),
+                  count_text(before.sm_mhz), count_text(after.sm_mhz), count_text(before.memory_mhz),
+                  count_text(after.memory_mhz), count_text(before.temperature_c),
+                  count_text(after.temperature_c), watts(before.power_mw), watts(after.power_mw),
                   names.empty() ? "not throttled" : fmt::format("throttled by {}", fmt::join(names, ", "))),
       2);
 }

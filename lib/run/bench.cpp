@@ -57,6 +57,7 @@ class Bench {
     }
     result.clocks_after = backend_.clocks();
     measure_copy_now(result.copy);
+    if (spec_.keep_spans > 0) recall();
     trainer_.finish();
     const plan::Plan& plan = trainer_.arm(kControl).plan;
     result.source_bytes = plan.source_bytes;
@@ -105,6 +106,15 @@ class Bench {
     out.peak_extra_bytes =
         std::max(out.peak_extra_bytes, record.trainer_peak_extra + record.generator.peak_extra_bytes);
     if (verify) verify_arm(arm, record.set, out);
+  }
+
+  void recall() {
+    for (const std::size_t arm : {kControl, kTreatment}) {
+      if (arms_[arm].trainer.wall.empty()) continue;
+      auto [trainer, generator] = trainer_.recordings(arm);
+      arms_[arm].trainer.last = std::move(trainer);
+      arms_[arm].generator.last = std::move(generator);
+    }
   }
 
   /// The timed refit wrote over one poison; the same weights once more, over another and with evidence

@@ -28,6 +28,7 @@ void Generator::set_up() {
   spec_.backend.timeout_s *= Conversation::kDeviceShare;
   backend_ = make_backend_(spec_.backend);
   hooks_ = make_hooks(spec_.fault);
+  for (Timeline& timeline : timelines_) timeline.keep_spans(spec_.keep_spans);
   arms_.reserve(2);
   arms_.emplace_back(spec_, spec_.control);
   arms_.emplace_back(spec_, spec_.treatment);
@@ -63,6 +64,12 @@ void Generator::serve() {
       case MessageType::begin:
         refit(decode_begin(message.body));
         break;
+      case MessageType::recall: {
+        const RecallRecord recall = decode_recall(message.body);
+        if (recall.arm >= timelines_.size()) fail_runtime("the trainer asked for the stages of no arm");
+        trainer_.send(MessageType::recording, encode(timelines_[recall.arm].recording()));
+        break;
+      }
       case MessageType::manifest: {
         const std::size_t arm = message.body.empty() ? 2 : static_cast<std::size_t>(message.body[0]);
         if (arm >= arms_.size()) fail_runtime("the trainer sent a manifest for an arm that does not exist");
@@ -103,7 +110,7 @@ void Generator::refit(const BeginRecord& begin) {
   ledgers_[begin.arm].reset_peak();
   const device::HandleCounts handles_before = backend_->handles();
   CommittedRecord record;
-  Stages stages(*backend_);
+  Stages stages(*backend_, begin.verify ? verified_timeline_ : timelines_[begin.arm]);
   if (begin.profile) backend_->profile(true);
   stages.start();
   try {

@@ -45,6 +45,8 @@ class Generator {
   std::vector<std::unique_ptr<device::Memory>> sets_;  ///< parameters, twice when an arm commits by shadow
   transport::SharedMemory page_;
   std::array<std::unique_ptr<Receiver>, 2> receivers_;  ///< of staged arms
+  std::array<Timeline, 2> timelines_;                   ///< one an arm
+  Timeline verified_timeline_;                          ///< of refits whose times nobody looks at
   std::uint32_t active_set_ = 0;
   std::uint64_t whole_version_ = VersionPage::kTorn;  ///< of the active set
 };

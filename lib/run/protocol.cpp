@@ -36,6 +36,10 @@ const char* name_of(MessageType type) noexcept {
       return "goodbye";
     case MessageType::failure:
       return "failure";
+    case MessageType::recall:
+      return "recall";
+    case MessageType::recording:
+      return "recording";
   }
   return "unknown";
 }

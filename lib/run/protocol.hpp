@@ -10,6 +10,8 @@
 //                           <----     acknowledge {slot}
 //     complete              ---->     shuffle, swizzle, commit
 //                           <----     committed {version, stages} + evidence
+//     recall {arm}          ---->
+//                           <----     recording: the stages of the arm's last timed refit
 //     goodbye               ---->     ends
 //   Either side may say failure {text} instead of what is due, and stops.
 #pragma once
@@ -43,6 +45,8 @@ enum class MessageType : std::uint32_t {
   committed,
   goodbye,
   failure,
+  recall,
+  recording,
 };
 [[nodiscard]] const char* name_of(MessageType type) noexcept;
 

@@ -5,6 +5,7 @@
 
 #include "base/json.hpp"
 #include "refit/base/error.hpp"
+#include "run/recording_codec.hpp"
 
 namespace refit::run {
 namespace {
@@ -77,6 +78,23 @@ std::string encode(const BegunRecord& r) {
 BegunRecord decode_begun(std::string_view body) {
   return reading("begun", body,
                  [](const Json& in) { return BegunRecord{in.at("set").get<std::uint32_t>()}; });
+}
+
+std::string encode(const RecallRecord& r) {
+  return to_body({{"arm", r.arm}});
+}
+
+RecallRecord decode_recall(std::string_view body) {
+  return reading("recall", body,
+                 [](const Json& in) { return RecallRecord{in.at("arm").get<std::uint32_t>()}; });
+}
+
+std::string encode(const Recording& recording) {
+  return to_body(encode_recording(recording));
+}
+
+Recording decode_recording(std::string_view body) {
+  return reading("recording", body, [](const Json& in) { return recording_of(in); });
 }
 
 std::string encode(const CommittedRecord& r) {

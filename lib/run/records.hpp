@@ -58,14 +58,23 @@ struct CommittedRecord {
   std::vector<std::uint64_t> destination_digests;
 };
 
+/// recall: asks for what was kept of the arm's last timed refit.
+struct RecallRecord {
+  std::uint32_t arm = 0;
+};
+
 [[nodiscard]] std::string encode(const ReadyRecord& record);
 [[nodiscard]] std::string encode(const BeginRecord& record);
 [[nodiscard]] std::string encode(const BegunRecord& record);
 [[nodiscard]] std::string encode(const CommittedRecord& record);
+[[nodiscard]] std::string encode(const RecallRecord& record);
+[[nodiscard]] std::string encode(const Recording& recording);
 /// Each throws Error(runtime) naming the message when its body cannot be read.
 [[nodiscard]] ReadyRecord decode_ready(std::string_view body);
 [[nodiscard]] BeginRecord decode_begin(std::string_view body);
 [[nodiscard]] BegunRecord decode_begun(std::string_view body);
 [[nodiscard]] CommittedRecord decode_committed(std::string_view body);
+[[nodiscard]] RecallRecord decode_recall(std::string_view body);
+[[nodiscard]] Recording decode_recording(std::string_view body);
 
 }  // namespace refit::run

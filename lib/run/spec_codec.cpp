@@ -44,6 +44,7 @@ std::string encode_spec(const BenchSpec& spec) {
   out["transport"] = device::name_of(spec.backend.transport);
   out["device"] = spec.backend.ordinal;
   out["fault"] = spec.fault;
+  out["keep_spans"] = spec.keep_spans;
   // CBOR: paths and ignore words may hold bytes that are no UTF-8, which JSON text cannot carry.
   const std::vector<std::uint8_t> bytes = Json::to_cbor(out);
   return {bytes.begin(), bytes.end()};
@@ -80,6 +81,7 @@ BenchSpec decode_spec(std::string_view text) {
     spec.backend = {*kind, *transport, in.at("threads").get<unsigned>(), in.at("device").get<int>(),
                     spec.timeout_s};
     spec.fault = in.at("fault").get<std::string>();
+    spec.keep_spans = in.at("keep_spans").get<std::uint32_t>();
     return spec;
   } catch (const Json::exception& error) {
     fail_input(fmt::format("the trainer's hello cannot be read: {}", error.what()));

@@ -11,7 +11,7 @@ namespace refit::run {
 
 class Stages {
  public:
-  explicit Stages(device::Backend& backend) : backend_(backend) {}
+  Stages(device::Backend& backend, Timeline& timeline) : backend_(backend), timeline_(timeline) {}
   void start() { timeline_.start(); }
   /// Ends the current stage and makes `name`, a string literal, current.
   void enter(std::string_view name) {
@@ -27,7 +27,7 @@ class Stages {
 
  private:
   device::Backend& backend_;
-  Timeline timeline_;
+  Timeline& timeline_;
 };
 
 }  // namespace refit::run

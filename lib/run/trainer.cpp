@@ -34,6 +34,7 @@ Trainer::Trainer(const BenchSpec& spec, std::unique_ptr<device::Backend> backend
   arms_.emplace_back(spec, spec.control);
   arms_.emplace_back(spec, spec.treatment);
   const plan::Plan& plan = arms_[kControl].plan;
+  for (Timeline& timeline : timelines_) timeline.keep_spans(spec.keep_spans);
   sources_ = backend_->allocate(plan.source_arena_bytes, "the trainer's weights");
   make_first_weights(spec, plan, *backend_, sources_->bytes());
   backend_->checker().fill_guards(verify::source_extents(plan), sources_->bytes());
@@ -115,7 +116,7 @@ RefitRecord Trainer::refit(std::size_t index, const Look& look) {
   ledgers_[index].reset_peak();
   const std::uint64_t messages = generator_->messages(), message_bytes = generator_->message_bytes();
   const std::uint64_t version = ++version_;
-  Stages stages(*backend_);
+  Stages stages(*backend_, look.verify ? verified_timeline_ : timelines_[index]);
   if (look.profile) backend_->profile(true);
   const Clock::time_point begin = Clock::now();
   try {
@@ -186,6 +187,15 @@ void Trainer::refit_direct(std::size_t index, bool verify, Stages& stages, Refit
   stages.add(arm.plan.floor_bytes(), 1);
   stages.enter("synchronize");
   backend_->finish(generator_->device_deadline());
+}
+
+std::array<Recording, 2> Trainer::recordings(std::size_t index) {
+  try {
+    generator_->send(MessageType::recall, encode(RecallRecord{static_cast<std::uint32_t>(index)}));
+    return {timelines_[index].recording(), decode_recording(generator_->expect(MessageType::recording).body)};
+  } catch (const Error& error) {
+    explain(error);
+  }
 }
 
 void Trainer::finish() {

@@ -62,6 +62,8 @@ class Trainer {
   };
   /// One refit of an arm.
   [[nodiscard]] RefitRecord refit(std::size_t arm, const Look& look);
+  /// What both sides kept of the arm's last refit that was not verified: trainer, generator.
+  [[nodiscard]] std::array<Recording, 2> recordings(std::size_t arm);
   /// Says goodbye and waits for the generator; Error(runtime) when it did not end well.
   void finish();
 
@@ -99,6 +101,8 @@ class Trainer {
   std::array<std::unique_ptr<Sender>, 2> senders_;  ///< of staged arms
   /// Of direct arms, by arm and parameter set; made when first needed.
   std::array<std::array<std::unique_ptr<device::Program>, 2>, 2> programs_;
+  std::array<Timeline, 2> timelines_;  ///< one an arm
+  Timeline verified_timeline_;         ///< of refits whose times nobody looks at
   std::uint32_t active_set_ = 0;
   std::uint64_t step_ = 0, version_ = 0;
 };

@@ -17,8 +17,16 @@ double seconds_between(Clock::time_point from, Clock::time_point to) {
 
 }  // namespace
 
+void Timeline::keep_spans(std::size_t most) {
+  most_spans_ = most;
+  spans_.resize(most);  // pages are touched now and not within a refit
+  spans_.clear();
+}
+
 void Timeline::start() {
   stages_.clear();
+  spans_.clear();
+  left_out_ = 0;
   current_ = kNone;
   running_ = true;
   wall_ = 0;
@@ -33,6 +41,8 @@ void Timeline::enter(std::string_view name) {
       std::find_if(stages_.begin(), stages_.end(), [&](const StageTotal& s) { return s.name == name; });
   current_ = static_cast<std::size_t>(known - stages_.begin());
   if (known == stages_.end()) stages_.push_back({.name = name});
+  bytes_before_ = stages_[current_].bytes;
+  launches_before_ = stages_[current_].launches;
   entered_ = now;
 }
 
@@ -63,10 +73,28 @@ double Timeline::unattributed() const noexcept {
   return std::max(0.0, wall_ - attributed);
 }
 
+Recording Timeline::recording() const {
+  Recording recording{{}, spans_, left_out_, wall_, start_};
+  for (const StageTotal& stage : stages_) recording.stages.emplace_back(stage.name);
+  return recording;
+}
+
 void Timeline::close(Clock::time_point now) {
   if (current_ == kNone) return;
   stages_[current_].seconds += seconds_between(entered_, now);
+  if (most_spans_ > 0) keep(now);
   current_ = kNone;
+}
+
+void Timeline::keep(Clock::time_point now) {
+  if (spans_.size() == most_spans_) {
+    ++left_out_;
+    return;
+  }
+  const StageTotal& stage = stages_[current_];
+  spans_.push_back({static_cast<std::uint32_t>(current_), seconds_between(start_, entered_),
+                    seconds_between(start_, now), stage.bytes - bytes_before_,
+                    stage.launches - launches_before_});
 }
 
 }  // namespace refit

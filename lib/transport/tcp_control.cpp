@@ -30,7 +30,7 @@ constexpr std::chrono::milliseconds kOthersNews{100};
 constexpr std::chrono::milliseconds kBrokenData{1000};
 /// For the words to leave with which a rank ends.
 constexpr std::chrono::milliseconds kLastWords{300};
-constexpr std::chrono::milliseconds kPause{5};
+constexpr std::chrono::milliseconds kBetweenLooks{5};
 constexpr std::chrono::seconds kLongestLeave{60};
 
 }  // namespace
@@ -132,7 +132,7 @@ void Control::tell_ending() noexcept {
     send_to_all(message(Kind::ending, because_));
     wakeup_.wake();
     for (const Deadline end = Deadline::after(kLastWords); !all_sent() && !end.passed();) {
-      changed_.wait_for(locked, kPause);
+      changed_.wait_for(locked, kBetweenLooks);
     }
   } catch (const std::exception&) {
     // The end of the connections says nearly as much.
@@ -284,7 +284,7 @@ void Control::flush_for_a_moment(std::unique_lock<std::mutex>& locked) {
   const Deadline end = Deadline::after(kLastWords);
   for (flush_all(); !all_sent() && !end.passed(); flush_all()) {
     locked.unlock();
-    std::this_thread::sleep_for(kPause);
+    std::this_thread::sleep_for(kBetweenLooks);
     locked.lock();
   }
 }

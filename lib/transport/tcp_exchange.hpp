@@ -27,6 +27,7 @@ class TcpExchange : public Exchange {
   void start(unsigned slot, std::span<const Part> sends, std::span<const Part> receives) override;
   /// When it throws, nothing moves any more, and no buffer is in use.
   void wait(unsigned slot, Deadline deadline) override;
+  void abandon(Buffers) noexcept override { stop(); }
 
  private:
   /// In front of each part, so that two ranks that disagree about a size notice.

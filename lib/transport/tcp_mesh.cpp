@@ -18,8 +18,10 @@ namespace refit::transport::tcp {
 namespace {
 
 /// Between two attempts to find rank 0, which may not have begun yet; and how long one may take.
-constexpr std::chrono::milliseconds kPause{50};
+constexpr std::chrono::milliseconds kBetweenCalls{50};
 constexpr std::chrono::seconds kLongestAttempt{10};
+/// Rank 0 knows who is missing, and says so at its own deadline, which may come a little later.
+constexpr std::chrono::seconds kRank0sNews{1};
 
 /// A rank in what rank 0 tells all.
 struct Entry {
@@ -119,7 +121,7 @@ std::optional<Joined> try_to_join(const Address& address, const Place& place, co
     joined.listener = listen_beside(rank0.socket.get(), place.host);
     hello.port = own_of(joined.listener.get()).bytes().port;
   }
-  const auto body = introduce(rank0.socket.get(), hello, whom, deadline);
+  const auto body = introduce(rank0.socket.get(), hello, whom, deadline.later(kRank0sNews));
   if (!body || body->size() != place.size * sizeof(Entry)) {
     problem = fmt::format("{}: the connection was closed", address.text());
     return std::nullopt;
@@ -146,7 +148,7 @@ Joined join_rank0(const Place& place, Deadline deadline) {
     if (deadline.passed()) {
       fail_runtime(fmt::format("rank {} did not find {} ({})", place.rank, whom, problem));
     }
-    std::this_thread::sleep_for(kPause);
+    std::this_thread::sleep_for(kBetweenCalls);
   }
 }
 

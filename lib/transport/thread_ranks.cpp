@@ -141,6 +141,8 @@ class ThreadExchange : public Exchange {
     }
   }
 
+  void abandon(Buffers) noexcept override {}  // letters are copies, and what comes is copied by wait()
+
  private:
   struct Round {
     std::vector<Part> receives;

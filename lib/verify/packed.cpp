@@ -13,12 +13,12 @@ std::uint64_t piece_rows(const plan::Plan& plan, const Travel& travel) {
 }
 
 /// Rows of a travel that one thread compares at once.
-struct Piece {
+struct TravelPiece {
   const Travel* travel = nullptr;
   Rows rows;
 };
-std::vector<Piece> pieces_of(const plan::Plan& plan, const std::vector<Travel>& travels) {
-  std::vector<Piece> pieces;
+std::vector<TravelPiece> travel_pieces(const plan::Plan& plan, const std::vector<Travel>& travels) {
+  std::vector<TravelPiece> pieces;
   for (const Travel& travel : travels) {
     const std::uint64_t most = piece_rows(plan, travel);
     for (std::uint64_t done = 0; done < travel.rows.count; done += most) {
@@ -35,7 +35,7 @@ void compare_entry(const plan::Wire& wire, std::uint32_t entry, std::uint64_t at
   tally.compare(entry, at, expected, packed.subspan(wire.offsets[entry] + at, expected.size()), what);
 }
 
-void compare_piece(const plan::Plan& plan, const plan::Wire& wire, const Piece& piece, Bytes packed,
+void compare_piece(const plan::Plan& plan, const plan::Wire& wire, const TravelPiece& piece, Bytes packed,
                    Bytes sources, Tally& tally) {
   const Travel& travel = *piece.travel;
   const std::string_view what = difference_of(plan.segments[travel.segment], wire.prequantized);
@@ -56,7 +56,7 @@ Digests reference_digests(const plan::Plan& plan, const plan::Wire& wire, const 
                           Bytes sources) {
   Digests digests;
   std::uint64_t value_bytes = 0, scale_bytes = 0;
-  for (const Piece& piece : pieces_of(plan, {travel})) {
+  for (const TravelPiece& piece : travel_pieces(plan, {travel})) {
     visit_travel(plan, wire, travel, piece.rows, sources, [&](Bytes values, Bytes scales) {
       digests.values += digest_part(values, value_bytes / 8);
       digests.scales += digest_part(scales, scale_bytes / 8);
@@ -77,7 +77,7 @@ Result check_packed(const plan::Plan& plan, const plan::Wire& wire, std::size_t 
   require_packed(wire, bucket, packed);
   const plan::Bucket& described = wire.buckets[bucket];
   const std::vector<Travel> travels = travels_of(wire, described.first_entry, described.entries);
-  const std::vector<Piece> pieces = pieces_of(plan, travels);
+  const std::vector<TravelPiece> pieces = travel_pieces(plan, travels);
 
   Tally tally;
   pool.for_range(pieces.size(), 1, [&](std::size_t begin, std::size_t end) {

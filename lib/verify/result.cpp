@@ -1,5 +1,6 @@
 // What the checks are called, and how their results add up.
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "refit/verify/verify.hpp"

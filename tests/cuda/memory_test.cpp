@@ -1,6 +1,8 @@
 // Memory of the GPU: limits, what two owners share, waiting, and numbers back.
 #include <cuda_runtime_api.h>
 
+#include <cmath>
+
 #include "cuda/both.hpp"
 #include "kernels/launch.hpp"
 #include "refit/base/error.hpp"

@@ -41,12 +41,19 @@ class Plan(unittest.TestCase):
             self.assertEqual(done.stderr, "")
 
     def test_a_scenario_alone_takes_its_published_sizes(self):
+        done = plan("qwen3-30b")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("dp=16 (16 ranks), megatron", done.stdout)
+        self.assertIn("does not give the trainer's tensor_parallel, pipeline_parallel, expert_parallel: 1 is assumed",
+                      done.stdout)
+
+    def test_a_scenario_that_knows_its_cluster_takes_that_and_says_where_it_comes_from(self):
         done = plan("qwen3-235b")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("tp=8,dp=8,etp=8 (64 ranks)", done.stdout)
-        self.assertIn("dp=64 (64 ranks), megatron", done.stdout)
-        self.assertIn("does not give the trainer's tensor_parallel, pipeline_parallel, expert_parallel: 1 is assumed",
-                      done.stdout)
+        self.assertRegex(done.stdout, r"tp=2,pp=4,dp=8,ep=16\S* \(64 ranks\), megatron")
+        self.assertIn("grpo-qwen3-235b-16n4g.yaml", done.stdout)
+        self.assertNotIn("1 is assumed", done.stdout)
 
     def test_every_scenario_plans(self):
         for path in sorted((TESTS.parent / "scenarios").glob("*.json")):

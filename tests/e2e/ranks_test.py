@@ -171,6 +171,13 @@ class Ranks(RankChecks):
                 self.assertEqual(ranks_of(process), {})
                 self.assertEqual(os.listdir(folder), [])
 
+    def test_a_rank_that_hangs_before_mpi_has_begun_ends_all_when_the_time_is_over(self):
+        words = [MPIRUN, "--oversubscribe", "-np", "1", "sh", "-c", "kill -STOP $$", ":", "-np", "3", BIN / "refit-bench",
+                 "--scenario", "tiny-moe-ep4", "--timeout", "2"]
+        process = subprocess.Popen(words, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        _, stderr = self.end_of(process, 30)
+        self.assertRegex(stderr, "refit-bench: rank [123]: waited too long for all ranks to begin with MPI")
+
     def test_a_rank_that_hangs_is_named_when_the_time_is_over(self):
         process = subprocess.Popen(command(4, "--scenario", "tiny-moe-ep4", "--steps", "100000", "--time-budget", "600",
                                            "--timeout", "3"),

@@ -1,4 +1,5 @@
 """refit-bench as torchrun starts it, without torch: four processes and their variables; right, wrong and killed."""
+import json
 import os
 import pathlib
 import random
@@ -29,7 +30,7 @@ def free_port():
 class Job:
     """Processes with the variables of torchrun; `of_rank` are more arguments of single ranks."""
 
-    def __init__(self, ranks, *arguments, port=None, start=None, of_rank=None, address="127.0.0.1"):
+    def __init__(self, ranks, *arguments, port=None, start=None, of_rank=None, address="127.0.0.1", closed=False):
         self.folder = tempfile.TemporaryDirectory()
         self.ranks = []
         port = port or free_port()
@@ -37,6 +38,8 @@ class Job:
             variables = {"RANK": rank, "WORLD_SIZE": ranks, "LOCAL_RANK": rank, "LOCAL_WORLD_SIZE": ranks,
                          "MASTER_ADDR": address, "MASTER_PORT": port, "TORCHELASTIC_RUN_ID": "none"}
             words = [BIN / "refit-bench", *map(str, arguments), *(of_rank or {}).get(rank, ())]
+            if closed:  # standard output
+                words = ["sh", "-c", 'exec "$@" >&-', "sh", *words]
             with open(self.path("out", rank), "w") as out, open(self.path("err", rank), "w") as err:
                 self.ranks.append(subprocess.Popen(words, env=PLAIN | {k: str(v) for k, v in variables.items()},
                                                    stdin=subprocess.DEVNULL, stdout=out, stderr=err))
@@ -127,6 +130,27 @@ class Torchrun(RankChecks):
         self.refused(done, "ranks disagree: seed is 1 on rank 0 and 7 on rank 2")
         self.assertEqual(done.stderr.count("ranks disagree"), 1)
         self.assertEqual(done.codes, [2] * 4)
+
+    def test_what_changes_the_parameters_is_agreed_on_too(self):
+        for words, part in ((("--moe-layout", "checkpoint"), "MoE layout is flashinfer-trtllm on rank 0 and checkpoint on rank 3"),
+                            (("--recipe", "none"), "recipe is routed-experts on rank 0 and none on rank 3"),
+                            (("--trainer-form", "hf"), "trainer form is megatron on rank 0 and hf on rank 3"),
+                            (("--no-host-traffic",), "host traffic is")):
+            with self.subTest(words=words):
+                done = self.launch(4, "--scenario", "tiny-moe-ep4", of_rank={3: words})
+                self.refused(done, "ranks disagree: " + part)
+                self.assertEqual(done.codes, [2] * 4)
+
+    def test_a_table_that_nobody_takes_costs_no_report_and_reaches_no_other_rank(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "report.json")
+            with Job(4, "--scenario", "tiny-moe-ep4", "--steps", "2", "--warmup", "1", "--json", path, closed=True) as job:
+                codes, said = job.wait(120)
+            self.assertEqual(codes, [3] * 4, said)
+            self.assertIn("rank 0: cannot write to standard output: Bad file descriptor", said[0])
+            for rank in (1, 2, 3):
+                self.assertRegex(said[rank], NAMES.format(0))
+            self.assertEqual(json.loads(path.read_text())["status"], "ok")
 
     def meeting(self, job):
         """Waits until the ranks have met: each then has two connections to each other, and no longer listens."""

@@ -1,14 +1,8 @@
 // The main of test programs that need a GPU: without one they are skipped, and say why.
-#if __has_include(<catch2/catch_session.hpp>)
-#include <catch2/catch_session.hpp>
-#else
-#define CATCH_CONFIG_RUNNER
-#include <catch2/catch.hpp>
-#endif
-
 #include <cstdio>
 
 #include "support/backends.hpp"
+#include "support/session.hpp"
 
 int main(int argc, char** argv) {
   constexpr int kSkipped = 77;  // ctest's SKIP_RETURN_CODE
@@ -17,5 +11,5 @@ int main(int argc, char** argv) {
     std::printf("skipped: %s\n", support.reason.c_str());
     return kSkipped;
   }
-  return Catch::Session().run(argc, argv);
+  return refit::test::run_session(argc, argv);
 }

@@ -1,10 +1,6 @@
-// The test programs' main, for Catch2 2.x and 3.x.
-#if __has_include(<catch2/catch_session.hpp>)
-#include <catch2/catch_session.hpp>
+// The test programs' main.
+#include "support/session.hpp"
+
 int main(int argc, char** argv) {
-  return Catch::Session().run(argc, argv);
+  return refit::test::run_session(argc, argv);
 }
-#else
-#define CATCH_CONFIG_MAIN
-#include <catch2/catch.hpp>
-#endif

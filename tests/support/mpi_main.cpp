@@ -6,10 +6,12 @@
 #include "support/rank_suite.hpp"
 
 int main() {
-  refit::mpi::Session session([](const std::string& sentence) {
-    std::fprintf(stderr, "%s\n", sentence.c_str());
-    std::_Exit(3);
-  });
+  refit::mpi::Session session(
+      [](const std::string& sentence) {
+        std::fprintf(stderr, "%s\n", sentence.c_str());
+        std::_Exit(3);
+      },
+      refit::Deadline::after(std::chrono::seconds(60)));
   try {
     const auto group = session.group();
     const auto exchange = session.exchange();

@@ -2,6 +2,7 @@
 // wrong.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <random>
 #include <stdexcept>

@@ -11,11 +11,15 @@ namespace refit::mpi {
 /// PMI).
 [[nodiscard]] bool launched() noexcept;
 
+/// This process's rank by these variables, -1 where they do not say.
+[[nodiscard]] int launched_rank() noexcept;
+
 /// MPI from MPI_Init to MPI_Finalize: at most one in a process's life, on the thread that made it.
 class Session : public transport::Session {
  public:
-  /// `on_loss` is told of the ranks of this host. Error(runtime) when MPI cannot begin.
-  explicit Session(transport::OnLoss on_loss);
+  /// `on_loss` is told of the ranks of this host, and when these have not all begun by the deadline.
+  /// Error(runtime) when MPI cannot begin.
+  Session(transport::OnLoss on_loss, Deadline deadline);
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
   ~Session() override;

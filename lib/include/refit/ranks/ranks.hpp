@@ -11,6 +11,7 @@
 #include "refit/reshard/layout.hpp"
 #include "refit/reshard/reshard.hpp"
 #include "refit/run/bench.hpp"
+#include "refit/time/timeline.hpp"
 #include "refit/transport/group.hpp"
 
 namespace refit::ranks {
@@ -51,6 +52,7 @@ struct RankArm {
   /// Of the last measured refit; none where no exchange is used, or a simulated one, which is no slower than
   /// memory.
   std::vector<RoundTimes> rounds;
+  Recording last{};  ///< of the same refit, where spans are kept
   std::vector<std::uint64_t> sent,
       received;  ///< bytes of one refit, by peer's process; what stays is at the rank's own
   std::uint64_t peak_extra_bytes = 0;

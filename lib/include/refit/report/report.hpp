@@ -44,6 +44,13 @@ struct Report {
 /// NaN.
 [[nodiscard]] std::string to_json(const Report& report);
 
+/// The last measured refit of each arm as trace events in JSON, which Perfetto opens: stages of every control
+/// thread, and with ranks the rounds. Of spans that were kept, see BenchSpec::keep_spans.
+[[nodiscard]] std::string to_trace(const Report& report);
+
+/// Every sample of every phase and stage as a line of its own, RFC 4180 with a header line.
+[[nodiscard]] std::string to_csv(const Report& report);
+
 /// Plain text of at most 100 columns.
 [[nodiscard]] std::string to_table(const Report& report);
 

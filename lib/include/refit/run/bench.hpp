@@ -48,6 +48,8 @@ struct BenchSpec {
   /// For tests: each refit of the arm is held up by this share of the time that it took.
   double control_held_up = 0, treatment_held_up = 0;
   bool measure_copy = true;
+  /// Of each control thread's last measured refit of an arm, for RoleTime::last; 0: none.
+  std::uint32_t keep_spans = 0;
   /// How to start the generator: program and arguments; it has to call run_generator(3).
   std::string generator_program;
   std::vector<std::string> generator_arguments;

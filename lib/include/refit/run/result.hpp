@@ -9,6 +9,7 @@
 
 #include "refit/device/backend.hpp"
 #include "refit/plan/switches.hpp"
+#include "refit/time/timeline.hpp"
 #include "refit/verify/verify.hpp"
 
 namespace refit::run {
@@ -48,6 +49,7 @@ struct ArmResult {
   std::vector<StageSamples> stages;
   struct RoleTime {
     std::vector<double> wall, unattributed;  ///< of one process's control thread, a sample a step
+    Recording last{};                        ///< of the last measured refit, where spans are kept
   };
   RoleTime trainer, generator;
   std::uint64_t wire_bytes = 0;     ///< payload that crosses between the processes in one refit

@@ -12,6 +12,7 @@ class Deadline {
   /// Negative and not-a-number mean now; more than a year means a year, so that no wait is for ever.
   [[nodiscard]] static Deadline after(std::chrono::duration<double> seconds) noexcept;
   explicit Deadline(Clock::time_point at) noexcept : at_(at) {}
+  [[nodiscard]] Deadline later(Clock::duration by) const noexcept { return Deadline(at_ + by); }
   [[nodiscard]] bool passed() const noexcept { return Clock::now() >= at_; }
   /// Milliseconds left for poll(2), rounded up: 0 only when passed, never negative (a negative value would
   /// wait for ever).

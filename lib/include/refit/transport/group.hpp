@@ -2,13 +2,16 @@
 // of one process (here), MPI (refit/mpi).
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <new>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "refit/time/deadline.hpp"
@@ -54,6 +57,11 @@ class Exchange {
   }
   /// When it returns, what was to be received is there and what was sent may be overwritten.
   virtual void wait(unsigned slot, Deadline deadline) = 0;
+  /// The memory of all slots, to send from and to receive into.
+  using Buffers = std::array<std::shared_ptr<const void>, std::size_t{2} * kSlots>;
+  /// This rank leaves while rounds may be under way; none can begin any more. The memory that their parts lie
+  /// in goes when nobody uses it any more: with the process, where that cannot be known earlier.
+  virtual void abandon(Buffers buffers) noexcept { (void)new (std::nothrow) Buffers(std::move(buffers)); }
 };
 
 /// Both for each of `size` ranks that are threads of this process. The last of them to go frees what they

@@ -1,0 +1,80 @@
+// Results to files, the table to whatever stream they leave free.
+#include "output.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "common/cli.hpp"
+#include "refit/base/error.hpp"
+#include "refit/page/page.hpp"
+#include "refit/report/bars.hpp"
+#include "terminal.hpp"
+
+namespace refit::apps {
+
+Output::Output(const BenchOptions& options) : quiet_(options.quiet) {
+  open(options, json_, options.json);
+  open(options, trace_, options.trace);
+  open(options, csv_, options.csv);
+  open(options, page_, options.report);
+}
+
+void Output::open(const BenchOptions& options, File& file, const std::optional<std::string>& path) {
+  if (!path) return;
+  const char* const option = file.option.c_str();
+  require_apart_from_checkpoints(option, *path, {options.refit.checkpoint, options.refit.model});
+  std::vector<std::string> others;
+  for (const auto* other : {&options.json, &options.trace, &options.csv, &options.report}) {
+    if (other != &path && *other) others.push_back(**other);
+  }
+  require_apart(option, *path, others);
+  if (*path == "-" && std::ranges::count(others, "-") > 0) {
+    fail_input(fmt::format("{} -: only one result fits on standard output", option));
+  }
+  file.file = std::make_unique<OutputFile>(*path);
+}
+
+bool Output::has_files() const {
+  return json_.file != nullptr || trace_.file != nullptr || csv_.file != nullptr || page_.file != nullptr;
+}
+
+bool Output::is_on_stdout() const {
+  return std::ranges::any_of(std::array{&json_, &trace_, &csv_, &page_}, [](const File* file) {
+    return file->file != nullptr && file->file->is_stdout();
+  });
+}
+
+std::string Output::to_page(const report::Report& report) {
+  return page::to_html(report::to_json(report), "the result");
+}
+
+void Output::unfinished(const report::Report& report) {
+  for (File* file : {&json_, &page_}) {
+    if (file->file != nullptr) file->file->write(file->text(report));
+  }
+}
+
+void Output::table(const report::Report& report) const {
+  if (quiet_ && has_files()) return;
+  // Bars are for eyes: in a pipe the table stays what programs have read so far.
+  const std::string text = report::to_table(report) +
+                           report::to_bars(report, bar_style(is_on_stdout() ? STDERR_FILENO : STDOUT_FILENO));
+  if (is_on_stdout()) {
+    write_stderr(text);
+  } else {
+    write_stdout(text);
+  }
+}
+
+void Output::write(const report::Report& report) {
+  for (File* file : {&json_, &trace_, &csv_, &page_}) {
+    if (file->file != nullptr) file->file->write(file->text(report));
+  }
+  table(report);
+}
+
+}  // namespace refit::apps

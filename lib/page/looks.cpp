@@ -13,33 +13,34 @@ namespace {
 constexpr std::size_t kColours = 7;
 
 // Where time goes that nobody works in is grey. One that moves bytes and one that replaces it share a colour.
-constexpr std::pair<std::string_view, std::string_view> kStages[] = {{"pack", "c0"},
-                                                                     {"gather", "c1"},
-                                                                     {"load", "c2"},
-                                                                     {"swizzle", "c3"},
-                                                                     {"transfer", "c4"},
-                                                                     {"quantize", "c5"},
-                                                                     {"shuffle", "c6"},
-                                                                     {"exchange", "s4"},
-                                                                     {"allocate", "s1"},
-                                                                     {"open", "s2"},
-                                                                     {"publish", "s6"},
-                                                                     {"commit", "s5"},
-                                                                     {"prepare", "s0"},
-                                                                     {"offload", "s3"},
-                                                                     {"wait", "idle"},
-                                                                     {"synchronize", "sync"},
-                                                                     {"unattributed", "rest"},
-                                                                     {"other", "rest"},
-                                                                     {"prepare_for_generation", "c5"},
-                                                                     {"generation", "c1"},
-                                                                     {"policy_and_reference_logprobs", "c0"},
-                                                                     {"policy_training", "c2"}};
+constexpr std::pair<std::string_view, std::string_view> kStageLooks[] = {
+    {"pack", "c0"},
+    {"gather", "c1"},
+    {"load", "c2"},
+    {"swizzle", "c3"},
+    {"transfer", "c4"},
+    {"quantize", "c5"},
+    {"shuffle", "c6"},
+    {"exchange", "s4"},
+    {"allocate", "s1"},
+    {"open", "s2"},
+    {"publish", "s6"},
+    {"commit", "s5"},
+    {"prepare", "s0"},
+    {"offload", "s3"},
+    {"wait", "idle"},
+    {"synchronize", "sync"},
+    {"unattributed", "rest"},
+    {"other", "rest"},
+    {"prepare_for_generation", "c5"},
+    {"generation", "c1"},
+    {"policy_and_reference_logprobs", "c0"},
+    {"policy_training", "c2"}};
 
 }  // namespace
 
 Looks::Looks(const std::vector<std::string>& names) {
-  for (const auto& [name, look] : kStages) classes_.emplace(name, look);
+  for (const auto& [name, look] : kStageLooks) classes_.emplace(name, look);
   std::size_t others = 0;
   for (const std::string& name : names) {
     if (classes_.emplace(name, fmt::format("d{}", others % kColours)).second) ++others;

@@ -50,9 +50,9 @@ std::string all_differing(const Result& result) {
       if (differs(rank.arms[0].verdict) || differs(rank.arms[1].verdict)) ranks.push_back(rank.number);
     }
   }
-  constexpr std::size_t kMost = 16;
+  constexpr std::size_t kMostRanks = 16;
   if (!ranks.empty()) {
-    const std::size_t shown = std::min(kMost, ranks.size());
+    const std::size_t shown = std::min(kMostRanks, ranks.size());
     lines += fmt::format("<li>{} of {} ranks differ: {}{}</li>", ranks.size(), result.ranks->rows.size(),
                          fmt::join(ranks.begin(), ranks.begin() + static_cast<std::ptrdiff_t>(shown), ", "),
                          shown < ranks.size() ? ", \u2026" : "");

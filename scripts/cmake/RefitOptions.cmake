@@ -34,6 +34,7 @@ add_library(refit_flags INTERFACE)
 target_compile_features(refit_flags INTERFACE cxx_std_20)
 target_compile_options(refit_flags INTERFACE -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion
                        $<$<AND:$<CXX_COMPILER_ID:GNU>,$<VERSION_LESS:$<CXX_COMPILER_VERSION>,13>>:-Wno-restrict>
+                       $<$<AND:$<CXX_COMPILER_ID:GNU>,$<BOOL:${REFIT_FAST_BUILD}>>:-Wno-subobject-linkage>
                        $<$<BOOL:${REFIT_WERROR}>:-Werror>)
 if(REFIT_SANITIZE)
   target_compile_options(refit_flags INTERFACE -fsanitize=${REFIT_SANITIZE} -fno-omit-frame-pointer

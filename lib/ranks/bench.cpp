@@ -18,6 +18,8 @@ namespace refit::ranks {
 namespace {
 
 constexpr unsigned kLeastMeasuredSteps = 5;
+/// Seconds that one rank's copies may take a busy machine.
+constexpr double kLongestCopies = 20;
 constexpr std::byte kFirstPoison{0xA5};
 constexpr std::array kArms = {0, 1};
 
@@ -234,7 +236,7 @@ class Bench {
     group_.doing("measuring copies");
     if (reports()) rank_.measure_copy(copy);
     copy.threads = spec_.backend.kind == device::Kind::cpu ? spec_.backend.threads : 0;
-    group_.barrier(rank_.deadline());
+    group_.barrier(Deadline::after(run::Seconds(spec_.timeout_s + kLongestCopies)));
   }
 
   void run_step(std::size_t arm, unsigned step, unsigned warmup) {

@@ -175,7 +175,7 @@ class Ranks(RankChecks):
         words = [MPIRUN, "--oversubscribe", "-np", "1", "sh", "-c", "kill -STOP $$", ":", "-np", "3", BIN / "refit-bench",
                  "--scenario", "tiny-moe-ep4", "--timeout", "2"]
         process = subprocess.Popen(words, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        _, stderr = self.end_of(process, 30)
+        _, stderr = self.end_of(process, 60)
         self.assertRegex(stderr, "refit-bench: rank [123]: waited too long for all ranks to begin with MPI")
 
     def test_a_rank_that_hangs_is_named_when_the_time_is_over(self):
@@ -185,7 +185,7 @@ class Ranks(RankChecks):
         ranks = wait_until(lambda: (found := ranks_of(process)) and len(found) == 4 and found, 60, "the start of four ranks")
         time.sleep(1.5)
         os.kill(ranks[1], signal.SIGSTOP)
-        _, stderr = self.end_of(process, 30)
+        _, stderr = self.end_of(process, 60)
         self.assertRegex(stderr, r"waited too long for .*rank 1")
 
 

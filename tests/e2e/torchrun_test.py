@@ -206,7 +206,7 @@ class Torchrun(RankChecks):
             self.meeting(job)
             time.sleep(0.5)
             os.kill(job.ranks[1].pid, signal.SIGSTOP)
-            codes, said = job.wait(30, but=1)
+            codes, said = job.wait(60, but=1)
             for rank in (0, 2, 3):
                 self.assertEqual(codes[rank], 3)
                 self.assertRegex(said[rank], r"waited too long for .*rank 1 \([a-z ]+\)")

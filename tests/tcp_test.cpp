@@ -419,8 +419,8 @@ TEST_CASE("when a rank has abandoned what is under way, nothing touches its buff
   Threads threads;
   std::atomic<bool> begun = false;
   run_ranks(threads, meeting, losses, [&](Session& session) {
+    std::vector<std::byte> bytes(50'000'000, std::byte{7});  // outlives the exchange, which sends from it
     const auto exchange = session.exchange();
-    std::vector<std::byte> bytes(50'000'000, std::byte{7});
     const std::uint32_t other = session.group()->rank() == 0 ? 1 : 0;
     const Part part{other, bytes};
     if (other == 0) {

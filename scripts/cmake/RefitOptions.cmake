@@ -40,4 +40,5 @@ if(REFIT_SANITIZE)
   target_compile_options(refit_flags INTERFACE -fsanitize=${REFIT_SANITIZE} -fno-omit-frame-pointer
                          -fno-sanitize-recover=all)
   target_link_options(refit_flags INTERFACE -fsanitize=${REFIT_SANITIZE})
+  target_compile_definitions(refit_flags INTERFACE REFIT_SANITIZED=1)
 endif()

@@ -124,11 +124,11 @@ std::set<int> layers_of(const Inventory& inventory) {
 }
 
 const std::vector<std::string> all_models{
-    "Qwen3-30B-A3B",    "Qwen3-32B",        "DeepSeek-V3",     "Llama-3.1-8B",
-    "Mixtral-8x7B",     "GLM-4.5-Air",      "gpt-oss-20b",     "Nemotron-3-Nano-30B-A3B",
-    "null_fields",      "Kimi-K2-Instruct", "Qwen3.5-35B-A3B", "nested_text_config_vl",
-    "GLM-4.5",          "qwen3-235b-a22b",  "tiny-Qwen3-MoE",  "tiny-moe",
-    "moonlight-16b-a3b"};
+    "Qwen3-30B-A3B",     "Qwen3-32B",        "DeepSeek-V3",      "Llama-3.1-8B",
+    "Mixtral-8x7B",      "GLM-4.5-Air",      "gpt-oss-20b",      "Nemotron-3-Nano-30B-A3B",
+    "null_fields",       "Kimi-K2-Instruct", "Qwen3.5-35B-A3B",  "nested_text_config_vl",
+    "GLM-4.5",           "qwen3-235b-a22b",  "tiny-Qwen3-MoE",   "tiny-moe",
+    "moonlight-16b-a3b", "gpt-oss-120b",     "qwen3.5-397b-a17b"};
 
 }  // namespace
 
@@ -160,6 +160,13 @@ TEST_CASE("inventories have the published numbers of tensors and parameters") {
       {"GLM-4.5-Air", 46 * 9 + 3 + 45 * (128 * 3 + 5) + 3, 106852251264},
       {"gpt-oss-20b", 24 * 17 + 3, 20914757184},
       {"Qwen3.5-35B-A3B", 30 * 9 + 10 * 6 + 40 * 9 + 3, 34660610688},
+      {"deepseek-v3", 45395, 671026419200},
+      {"kimi-k2-instruct", 61 * 9 + 3 + 60 * (384 * 3 + 5) + 3, 1026408232448},
+      {"glm-4.5-air", 46 * 9 + 3 + 45 * (128 * 3 + 5) + 3, 106852251264},
+      {"gpt-oss-120b", 36 * 17 + 3, 116829156672},
+      // 403,397,928,944 on the model page, of which 456,010,480 are the vision tower's and the rest the
+      // prediction layer's.
+      {"qwen3.5-397b-a17b", 45 * 9 + 15 * 6 + 60 * 9 + 3, 403397928944 - 456010480 - 6595568128},
   };
   for (const Row& row : rows) {
     CAPTURE(row.name);
@@ -172,6 +179,24 @@ TEST_CASE("inventories have the published numbers of tensors and parameters") {
 TEST_CASE("a second size of a family has its published total too") {
   CHECK(changed("gpt-oss-20b", R"({"num_hidden_layers": 36, "num_local_experts": 128})").parameters() ==
         116829156672);
+}
+
+TEST_CASE("the prediction layer that a trainer leaves out is counted apart") {
+  CHECK(elements(model("qwen3.5-397b-a17b").mtp) == 6595568128);
+  CHECK(model("kimi-k2-instruct").mtp.empty());
+  CHECK(elements(model("deepseek-v3").mtp) == elements(model("DeepSeek-V3").mtp));
+}
+
+TEST_CASE("the hostile model has the sizes that it is for") {
+  const Inventory hostile = model("hostile-moe");
+  CHECK(hostile.dims.tied_embeddings);
+  CHECK(shape(hostile, "lm_head.weight") == "absent");
+  CHECK(shape(hostile, "model.embed_tokens.weight") == "[5003, 384]");
+  check_shapes(hostile, "model.layers.",
+               {{"0.self_attn.q_proj.weight", "[216, 384]"},
+                {"0.mlp.down_proj.weight", "[384, 160]"},            // K/32 = 5
+                {"1.mlp.experts.5.down_proj.weight", "[384, 192]"},  // K/32 = 6
+                {"1.mlp.gate.e_score_correction_bias", "[6]"}});
 }
 
 TEST_CASE("bytes follow the dtype of each tensor") {

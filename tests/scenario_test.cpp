@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <set>
 #include <string>
 
@@ -112,12 +113,97 @@ TEST_CASE("every shipped scenario loads, is named as its file and reads its mode
     CHECK(scenario.title.size() <= 80);
     CHECK_FALSE(scenario.host_traffic_assumption.empty());
     CHECK(scenario.phases.size() == phase_keys().size());
+    CHECK_FALSE(scenario.source.empty());
+    CHECK(scenario.source.size() <= 60);
+    // Where somebody ran it on several GPUs, a plan can be made for them.
+    if (!scenario.platform.empty()) {
+      REQUIRE(scenario.cluster.has_value());
+      const auto gpus = scenario.trainer.gpus.value_or(scenario.cluster->processes());
+      CHECK(scenario.cluster->processes() == gpus);
+      CHECK_FALSE(scenario.cluster_assumption.empty());
+    }
     CHECK(inventory_of(scenario).tensors.size() > 10);
     names.insert(scenario.name);
   }
-  CHECK(names == std::set<std::string>{"moonlight-16b", "nemotron-nano3", "qwen3-235b", "qwen3-30b",
-                                       "qwen3-30b-gb200", "qwen3-32b", "tiny-moe", "tiny-moe-ep4",
-                                       "tiny-moe-ep4-ep4"});
+  CHECK(names == std::set<std::string>{"deepseek-v3-gb200", "deepseek-v3-h100", "glm-4.5-air", "gpt-oss-120b",
+                                       "hostile", "kimi-k2", "moonlight-16b", "nemotron-nano3", "qwen3-235b",
+                                       "qwen3-235b-h800", "qwen3-235b-integrated", "qwen3-30b",
+                                       "qwen3-30b-batched", "qwen3-30b-gb200", "qwen3-32b", "qwen3.5-397b",
+                                       "tiny-moe", "tiny-moe-ep4", "tiny-moe-ep4-ep4"});
+}
+
+TEST_CASE("every published table is a scenario, figure by figure") {
+  constexpr const char* kTotal = "prepare_for_generation/total";
+  constexpr const char* kStep = "total_step_time";
+  struct Row {
+    const char *scenario, *phase;
+    double control_s, treatment_s;
+  };
+  static constexpr Row rows[] = {
+      {"qwen3-30b-gb200", kStep, 160.349, 157.892},
+      {"qwen3-30b-gb200", kTotal, 10.413, 8.180},
+      {"qwen3-30b-gb200", kTransfer, 7.909, 4.859},
+      {"qwen3-30b", kTransfer, 9.67, 2.98},
+      {"qwen3-30b", kTotal, 17.2, 13.1},
+      {"qwen3-30b", "generation", 49.8, 51.8},
+      {"qwen3-30b", "policy_and_reference_logprobs", 84.6, 82.0},
+      {"qwen3-30b", "policy_training", 91.0, 90.6},
+      {"qwen3-30b", kStep, 256.3, 250.9},
+      {"qwen3-235b", kTransfer, 21.8, 7.4},
+      {"qwen3-235b", kTotal, 42.2, 28.8},
+      {"qwen3-235b-integrated", kTransfer, 18.40, 7.26},
+      {"qwen3-235b-integrated", kTotal, 40.2, 30.4},
+      {"nemotron-nano3", kTransfer, 3.56, 1.69},
+      {"nemotron-nano3", kTotal, 13.2, 11.6},
+      {"qwen3-30b-batched", kTransfer, 6.059, 5.283},
+      {"qwen3-30b-batched", kTotal, 9.737, 9.219},
+      {"qwen3-30b-batched", kStep, 189.187, 188.483},
+      {"deepseek-v3-h100", kTotal, 51, 47},
+  };
+  for (const Row& row : rows) {
+    CAPTURE(row.scenario, row.phase);
+    const Scenario scenario = load_scenario(kShipped / (std::string(row.scenario) + ".json"));
+    const PublishedPhase& phase = scenario.phases.at(row.phase);
+    CHECK(phase.control_s == row.control_s);
+    CHECK(phase.treatment_s == row.treatment_s);
+  }
+}
+
+TEST_CASE("the arms of a single feature's pull request differ in that feature alone") {
+  const Scenario batched = load_scenario(kShipped / "qwen3-30b-batched.json");
+  plan::Switches treatment = batched.control.switches;
+  treatment.quantize = plan::Quantize::batched;
+  CHECK(batched.control.switches.prequantize);
+  CHECK(batched.treatment.switches == treatment);
+
+  const Scenario keys = load_scenario(kShipped / "deepseek-v3-h100.json");
+  plan::Switches control = keys.treatment.switches;
+  plan::set_switches(control, "metadata=offset-map,handle_encoding=with-function");
+  CHECK(keys.control.switches == control);
+  CHECK(keys.recipe == model::RecipeKind::none);
+}
+
+TEST_CASE("the hostile scenario has a tensor that is larger than its whole buffer") {
+  const Scenario hostile = load_scenario(kShipped / "hostile.json");
+  std::uint64_t largest = 0;
+  for (const model::Tensor& tensor : inventory_of(hostile).tensors) {
+    largest = std::max(largest, tensor.spec.bytes());
+  }
+  CHECK(largest > hostile.control.switches.buffer_size);
+  CHECK(largest > hostile.treatment.switches.buffer_size);
+}
+
+TEST_CASE("a list has what a table of scenarios needs, and only what was published of it") {
+  std::map<std::string, Entry> entries;
+  for (const Entry& entry : list_scenarios()) entries.emplace(entry.name, entry);
+  const Entry& qwen = entries.at("qwen3-30b");
+  CHECK(qwen.model == "qwen3-30b-a3b");
+  CHECK(qwen.gpus == 16u);
+  CHECK_FALSE(qwen.ranks.has_value());
+  CHECK(qwen.source == "NeMo-RL PR 3294 and 3478");
+  CHECK_FALSE(entries.at("qwen3-235b-integrated").gpus.has_value());
+  CHECK_FALSE(entries.at("tiny-moe").gpus.has_value());  // nobody published it
+  CHECK(entries.at("tiny-moe-ep4").ranks == 4u);
 }
 
 TEST_CASE("qwen3-30b carries the published figures and the switches of PR 3294") {
@@ -162,6 +248,9 @@ TEST_CASE("a mistake in a scenario is refused with its JSON pointer and, for a k
       {R"({"schema": null})", {"/schema is required"}},
       {R"({"name": ""})", {"/name is required"}},
       {R"({"title": 3})", {"/title has to be a string, not 3"}},
+      {R"({"sorce": "x"})", {"/sorce is not a known key", "\"source\""}},
+      {R"({"source": ["PR 1"]})", {"/source has to be a string"}},
+      {R"({"cluster": {"train": "ep=2", "gen": "tp=2"}})", {"/cluster/assumption is required"}},
       {R"({"notes": "x"})", {"/notes has to be an array of strings"}},
       {R"({"notes": ["x", 7]})", {"/notes/1 has to be a string that is not empty, not 7"}},
       {R"({"trainer": {"gpus": -1}})",

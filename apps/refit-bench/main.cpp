@@ -1,13 +1,11 @@
 // refit-bench: measures a refit off against on, between two processes, and says where the time went.
-#include <fmt/format.h>
-
-#include <algorithm>
 #include <exception>
 #include <optional>
 
 #include "common/build_info.hpp"
 #include "common/cli.hpp"
 #include "common/generator_role.hpp"
+#include "list.hpp"
 #include "measure.hpp"
 #include "on_ranks.hpp"
 #include "options.hpp"
@@ -18,20 +16,6 @@
 
 namespace refit::apps {
 namespace {
-
-int list() {
-  const auto entries = scenario::list_scenarios();
-  std::size_t width = 0;
-  for (const auto& entry : entries) width = std::max(width, entry.name.size());
-  std::string text;
-  for (const auto& entry : entries) {
-    const std::uint32_t ranks = entry.ranks.value_or(1);
-    text += fmt::format("{:<{}}  {:>3} {}  {}\n", entry.name, width, ranks, ranks == 1 ? "rank " : "ranks",
-                        entry.title);
-  }
-  write_stdout(text);
-  return 0;
-}
 
 int bench(BenchOptions options, std::vector<std::string> argv) {
   check(options);
@@ -69,7 +53,7 @@ int main(int argc, char** argv) {
   add_generator_role(app, generator);
   return run_app(app, argc, argv, [&] {
     if (generator) return run_generator_role();
-    if (options.list) return list();
+    if (options.list) return list_scenarios();
     return bench(options, {argv, argv + argc});
   });
 }

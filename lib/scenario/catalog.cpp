@@ -29,6 +29,28 @@ std::map<std::string, fs::path> catalog() {
   return files;
 }
 
+/// Both sides' where they are different ones. Made-up scenarios have a size, but no hardware that anybody
+/// ran.
+std::optional<std::uint64_t> published_gpus(const Scenario& scenario) {
+  const auto &trainer = scenario.trainer.gpus, &generator = scenario.generator.gpus;
+  if (scenario.platform.empty() || !trainer) return std::nullopt;
+  const bool separate = scenario.cluster && !scenario.cluster->colocated;
+  return *trainer + (separate ? generator.value_or(0) : 0);
+}
+
+Entry entry_of(const std::string& name, const fs::path& file) {
+  const Scenario scenario = load_scenario(file);
+  Entry entry{.name = name,
+              .title = scenario.title,
+              .source = scenario.source,
+              .model = fs::path(scenario.config_place).parent_path().filename().string(),
+              .file = file,
+              .gpus = published_gpus(scenario),
+              .ranks = {}};
+  if (scenario.ranks) entry.ranks = scenario.ranks->processes();
+  return entry;
+}
+
 }  // namespace
 
 std::vector<fs::path> directories() {
@@ -67,11 +89,12 @@ std::vector<Entry> list_scenarios() {
   std::vector<Entry> entries;
   for (const auto& [name, file] : catalog()) {
     try {
-      const Scenario scenario = load_scenario(file);
-      Entry& entry = entries.emplace_back(Entry{name, scenario.title, file, {}});
-      if (scenario.ranks) entry.ranks = scenario.ranks->processes();
+      entries.push_back(entry_of(name, file));
     } catch (const Error& error) {
-      entries.push_back({name, fmt::format("cannot be read: {}", error.what()), file, {}});
+      Entry& broken = entries.emplace_back();
+      broken.name = name;
+      broken.title = fmt::format("cannot be read: {}", error.what());
+      broken.file = file;
     }
   }
   return entries;

@@ -182,7 +182,7 @@ const std::vector<std::string_view>& phase_keys() {
 Scenario load_scenario(const fs::path& file) {
   const Json json = read_json_file(file.string());
   const StrictObject object(json, file.string(), "",
-                            {"schema", "name", "title", "description", "platform", "notes", "model",
+                            {"schema", "name", "title", "description", "source", "platform", "notes", "model",
                              "trainer", "generator", "ranks", "cluster", "recipe", "ignore", "moe_layout",
                              "control", "treatment", "host_traffic", "phases"});
   if (const auto schema = object.required_text("schema"); schema != kSchema) {
@@ -192,6 +192,7 @@ Scenario load_scenario(const fs::path& file) {
   result.name = object.required_text("name");
   result.title = object.required_text("title");
   result.description = object.text("description").value_or("");
+  result.source = object.text("source").value_or("");
   result.platform = object.text("platform").value_or("");
   result.notes = object.texts("notes");
   result.trainer = read_parallelism(object, "trainer");

@@ -1,10 +1,12 @@
 """The programs as a user meets them: arguments, exit codes, output, killed processes, full disks."""
+import fcntl
 import functools
 import hashlib
 import json
 import math
 import os
 import pathlib
+import pty
 import random
 import re
 import shutil
@@ -13,6 +15,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import termios
 import time
 import unittest
 import xml.etree.ElementTree
@@ -223,6 +226,40 @@ class Arguments(unittest.TestCase):
             self.refused(bench("--model", folder), "ZebraForCausalLM")
 
 
+class List(unittest.TestCase):
+    def test_a_pipe_gets_a_line_for_every_scenario_whole_and_nothing_else(self):
+        done = bench("--list")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.stderr, "")
+        rows = [re.split(r"  +", line) for line in done.stdout.splitlines()]
+        self.assertEqual([row[0] for row in rows], sorted(path.stem for path in (TESTS.parent / "scenarios").glob("*.json")))
+        for row in rows:
+            self.assertEqual(len(row), 6, row)
+        by_name = {row[0]: row[1:] for row in rows}
+        self.assertEqual(by_name["qwen3-30b-batched"],
+                         ["qwen3-30b-a3b", "16", "-", "Qwen3-30B-A3B, batched prequantization (NeMo-RL PR 3804), 16 GB200",
+                          "NeMo-RL PR 3804"])
+        self.assertEqual(by_name["tiny-moe-ep4"][:3], ["tiny-moe-wide", "-", "4"])
+
+    def test_a_terminal_gets_a_heading_and_lines_that_fit(self):
+        ours, theirs = pty.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 72, 0, 0))
+        process = subprocess.Popen([BIN / "refit-bench", "--list"], stdin=subprocess.DEVNULL, stdout=theirs)
+        os.close(theirs)
+        seen = b""
+        with open(ours, "rb", buffering=0) as terminal:
+            try:
+                while part := terminal.read(4096):
+                    seen += part
+            except OSError:  # how Linux says that nobody has the other end any more
+                pass
+        self.assertEqual(process.wait(PATIENCE), 0)
+        lines = seen.decode().splitlines()
+        self.assertEqual(lines[0].split()[:4], ["NAME", "MODEL", "GPUS", "RANKS"])
+        self.assertEqual(len(lines), 1 + len(list((TESTS.parent / "scenarios").glob("*.json"))))
+        self.assertEqual(max(map(len, lines)), 72)
+
+
 class DryRun(unittest.TestCase):
     def check_qwen(self, report):
         self.assertEqual(report["model"]["tensors"], 18867)
@@ -317,6 +354,26 @@ class Runs(unittest.TestCase):
             for check in ("wire", "quantizer", "layout", "coverage"):
                 self.assertGreater(arm["verify"][check]["bytes"], 0)
                 self.assertEqual(arm["verify"][check]["mismatches"], 0)
+
+    def test_the_hostile_scenario_verifies_through_buckets_and_direct(self):
+        for treatment in ("shuffle=batched", "pipeline=direct", "quantize=per-bucket,shuffle=fused"):
+            with self.subTest(treatment=treatment):
+                done, report = report_of("--scenario", "hostile", "--steps", "2", "--verify", "every", "--treatment", treatment)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertEqual(report["status"], "ok")
+                self.assertGreater(report["arms"]["control"]["buckets"], 10)
+                for arm in report["arms"].values():
+                    self.assertEqual(arm["verify"]["layout"]["mismatches"], 0)
+                    self.assertGreater(arm["verify"]["quantizer"]["bytes"], 0)
+
+    def test_the_hostile_scenario_verifies_as_the_first_and_the_last_of_its_ranks(self):
+        for rank in (0, 3):
+            for treatment in ("shuffle=batched", "pipeline=direct"):
+                with self.subTest(rank=rank, treatment=treatment):
+                    done, report = report_of("--scenario", "hostile", "--simulate-ranks", "4", "--simulate-rank", str(rank),
+                                             "--steps", "2", "--verify", "every", "--treatment", treatment)
+                    self.assertEqual(done.returncode, 0, done.stderr)
+                    self.assertEqual(report["status"], "ok")
 
     def test_a_fused_shuffle_has_no_shuffle_stage_and_the_same_bytes(self):
         for switches in ("prequantize=off", "prequantize=on", "prequantize=on,quantize=batched,loader=cached",

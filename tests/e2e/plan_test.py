@@ -40,8 +40,13 @@ class Plan(unittest.TestCase):
             self.assertIn(word, done.stdout)
             self.assertEqual(done.stderr, "")
 
-    def test_a_scenario_alone_takes_its_published_sizes(self):
-        done = plan("qwen3-30b")
+    def test_a_scenario_without_a_cluster_takes_its_published_sizes(self):
+        scenario = json.loads((TESTS.parent / "scenarios/qwen3-30b.json").read_text())
+        del scenario["cluster"]
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "mine.json")
+            path.write_text(json.dumps(scenario))
+            done = plan(str(path))
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("dp=16 (16 ranks), megatron", done.stdout)
         self.assertIn("does not give the trainer's tensor_parallel, pipeline_parallel, expert_parallel: 1 is assumed",

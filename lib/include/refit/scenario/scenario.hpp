@@ -56,8 +56,9 @@ struct Arm {
 
 struct Scenario {
   std::string name, title, description;
-  std::string platform;                   ///< hardware of the published run; empty when nothing was published
-  std::vector<std::string> notes;         ///< said at the top of every output
+  std::string source;              ///< where the figures are from: a pull request, a recipe; may be empty
+  std::string platform;            ///< hardware of the published run; empty when nothing was published
+  std::vector<std::string> notes;  ///< said at the top of every output
   std::string config_json, config_place;  ///< text of the model's config.json and where it is
   Parallelism trainer, generator;
   std::optional<Ranks> ranks;  ///< nothing: one rank of each side, in two processes
@@ -92,8 +93,10 @@ struct Scenario {
 [[nodiscard]] std::vector<std::filesystem::path> directories();
 
 struct Entry {
-  std::string name, title;
+  std::string name, title, source;
+  std::string model;  ///< the directory of its config.json
   std::filesystem::path file;
+  std::optional<std::uint64_t> gpus;   ///< of the published run, both sides
   std::optional<std::uint32_t> ranks;  ///< processes of a scenario of many ranks
 };
 /// Every scenario that find_scenario finds by name, sorted. One that cannot be read says why in its title.

@@ -1,15 +1,20 @@
 // From files to one verdict, and its renderings.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <functional>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "refit/gate/gate.hpp"
 #include "refit/gate/history.hpp"
+#include "refit/gate/limits.hpp"
 #include "refit/gate/render.hpp"
 #include "support/catch.hpp"
 #include "support/error_of.hpp"
+#include "support/file_bytes.hpp"
 #include "support/noise.hpp"
 #include "support/temp_dir.hpp"
 
@@ -337,4 +342,101 @@ TEST_CASE("a folder of results is put in order by date, apart by fingerprint, an
   const TempDir empty;
   check_input_error([&] { (void)gate::read_history(empty.path(""), {}, {}, 0.05, {}, 1); }, "no result");
   check_input_error([&] { (void)gate::read_history(empty.path("none"), {}, {}, 0.05, {}, 1); }, "none");
+}
+
+TEST_CASE("a phase that only candidates have is said to be compared with nothing") {
+  Run candidate = result(1, 2);
+  candidate.phases.push_back(candidate.phases[0]);
+  candidate.phases.back().name = "new";
+  const Report report = gate::judge({result(1, 1)}, {candidate}, {});
+  CHECK(report.verdict == Verdict::pass);
+  const std::string news = "in no baseline and not compared: control: new";
+  CHECK(std::find(report.notes.begin(), report.notes.end(), news) != report.notes.end());
+  CHECK(!contains(gate::to_table(gate::judge({result(1, 1)}, {result(1, 2)}, {})), "in no baseline"));
+}
+
+TEST_CASE("differences of very many lines are told at once and cut") {
+  Run a = result(1, 1), b = result(1, 2);
+  for (int i = 0; i < 300'000; ++i) {
+    a.fingerprint[2].second += fmt::format("\nx{}=1", i);
+    b.fingerprint[2].second += fmt::format("\nx{}=2", i);
+  }
+  const Report report = gate::judge({a}, {b}, {});
+  CHECK(report.verdict == Verdict::mismatch);
+  CHECK(contains(report.differences.at(0).baseline, "x0=1, x1=1"));
+  CHECK(contains(report.differences.at(0).baseline, " and 299960 more"));
+  Settings settings;
+  settings.only = {"nothing"};
+  for (int i = 0; i < 100; ++i) {
+    a.phases.push_back(a.phases[0]);
+    a.phases.back().name = fmt::format("p{}", i);
+  }
+  check_input_error([&] { (void)gate::judge({a}, {a}, settings); }, "no file has it", "more");
+}
+
+TEST_CASE("the most bytes that a file can name are no zero") {
+  Run run = result(1, 1);
+  run.arms[1].peak_extra_bytes = ~std::uint64_t{0};
+  gate::Limits limits{.file = "gate.json"};
+  limits.peak_extra_bytes = {{"treatment", 1000}};
+  const Report report = gate::judge({}, {run}, {}, limits);
+  CHECK(report.verdict == Verdict::regression);
+  CHECK(!contains(gate::to_table(report), "  0 B"));
+}
+
+TEST_CASE("a floor that is none breaks no limit and keeps none") {
+  Run run = result(1, 1);
+  gate::Limits limits{.file = "gate.json"};
+  limits.x_floor = {{"treatment", kTotal, 20}};
+  CHECK(gate::judge({}, {run}, {}, limits).verdict == Verdict::pass);
+  for (const double floor : {std::numeric_limits<double>::infinity(), 1e300, 1e-300, 0.0}) {
+    run.phases[1].floor_s = floor;
+    check_input_error([&] { (void)gate::judge({}, {run}, {}, limits); }, "gate.json", "has no floor");
+  }
+}
+
+TEST_CASE("whatever is changed in a file, reading it never ends in more than a refusal") {
+  using nlohmann::json;
+  const std::string path =
+      std::string(REFIT_TESTS_DIR) + "/../results/2026-11-30-2xh200-qwen3-30b/tp2-peer.json";
+  json good = json::parse(read_bytes(path));
+  const auto where = GENERATE(as<std::string>{}, "/arms/treatment/verify/layout/mismatches",
+                              "/ranks/rows/1/treatment/verified/layout/mismatches");
+  good["status"] = "mismatch";
+  good[json::json_pointer(where)] = 5;
+  // Each number of a series is read as every other.
+  std::vector<json::json_pointer> pointers;
+  const std::function<void(json&, const json::json_pointer&)> visit = [&](json& at,
+                                                                          const json::json_pointer& pointer) {
+    pointers.push_back(pointer);
+    if (!at.is_structured()) return;
+    if (at.is_array() && at.size() > 2 && at[0].is_number()) at.erase(at.begin() + 2, at.end());
+    for (auto& [key, value] : at.items())
+      visit(value, at.is_array() ? pointer / std::stoul(key) : pointer / key);
+  };
+  visit(good, json::json_pointer());
+  const TempDir folder;
+  const Run baseline = gate::read_run(path, {});
+  const std::vector<json> values = {nullptr,       -1, 1e308, ~std::uint64_t{0}, "\x1b<a>", json::array(),
+                                    json::object()};
+  std::size_t judged = 0, refused = 0;
+  for (std::size_t i = 1; i < pointers.size(); ++i) {
+    json changed = good;
+    changed[pointers[i]] = values[i % values.size()];
+    CAPTURE(pointers[i].to_string(), values[i % values.size()].dump());
+    const std::string file = folder.write("r.json", changed.dump());
+    try {
+      const Report report = gate::judge({baseline}, {gate::read_run(file, {})}, {});
+      CHECK(report.verdict == Verdict::invalid);
+      const std::string text = gate::to_table(report) + gate::to_annotations(report);
+      CHECK(!contains(text, "\x1b"));
+      CHECK(!contains(gate::to_junit(report), "<a>"));
+      ++judged;
+    } catch (const Error& error) {
+      CHECK(error.kind() == ErrorKind::input);
+      ++refused;
+    }
+  }
+  CHECK(judged > 100);
+  CHECK(refused > 100);
 }

@@ -311,3 +311,42 @@ TEST_CASE("shares, times, ranges and fields are read strictly") {
   gate::require_fields({"driver", "cpu"});
   check_input_error([] { gate::require_fields({"drivers"}); }, "--allow", "\"driver\"");
 }
+
+TEST_CASE("what nobody verified or accounted for is said, and a verdict without a check is none") {
+  const TempDir folder;
+  const Json good = Json::parse(read_bytes(kPublished)), ranks = Json::parse(read_bytes(kRanks));
+  const auto read = [&](const Json& json) { return gate::read_run(folder.write("r.json", json.dump()), {}); };
+  CHECK(read(good).notes.empty());
+  CHECK(read(ranks).notes.empty());
+  Json json = good;
+  json["arms"]["control"]["verify"] = Json::object();
+  check_input_error([&] { (void)read(json); }, "r.json", "/arms/control/verify", "names no check");
+  json = good;
+  json["arms"]["control"]["verified_refits"] = 0;
+  CHECK(contains(read(json).notes.at(0), "no refit was verified"));
+  json = good;
+  json["arms"]["treatment"]["unattributed_s"]["generator"] = nullptr;
+  CHECK(contains(read(json).notes.at(0), "treatment, generator: time that belongs to no stage is not known"));
+  json["arms"]["treatment"]["unattributed_s"] = Json{{"trainer", {{"share", 1e308}}}};
+  check_input_error([&] { (void)read(json); }, "/arms/treatment/unattributed_s/trainer/share",
+                    "all of the time");
+  json = ranks;
+  json["ranks"]["rows"][1]["treatment"]["verified"] = nullptr;
+  CHECK(contains(read(json).notes.at(0), "1 verdict is missing"));
+  json = Json::parse(test::kNcclTests);
+  CHECK(contains(read(json).notes.at(0), "1 of 3 measurements were not checked for wrong elements"));
+  json["results"][0]["in_place"]["nwrong"] = 0.0;
+  CHECK(read(json).notes.empty());
+}
+
+TEST_CASE("times that no clock sees and more phases than anybody compares are refused") {
+  const TempDir folder;
+  const auto metrics = [&](std::size_t phases, double seconds) {
+    Json json;
+    for (std::size_t i = 0; i < phases; ++i) json["timing/train/" + std::to_string(i)] = {{"3", seconds}};
+    return folder.write("m.json", json.dump());
+  };
+  CHECK(gate::read_run(metrics(10'000, 0), {}).phases.size() == 10'000);
+  check_input_error([&] { (void)gate::read_run(metrics(10'001, 1), {}); }, "m.json", "10001 phases", "10000");
+  check_input_error([&] { (void)gate::read_run(metrics(1, 5e-324), {}); }, "m.json", "sample of 5e-324 s");
+}

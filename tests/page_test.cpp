@@ -12,11 +12,15 @@
 #include "page/style.hpp"
 #include "support/catch.hpp"
 #include "support/error_of.hpp"
+#include "support/page_checks.hpp"
 #include "support/sample_report.hpp"
 #include "support/sha256.hpp"
 
 using namespace refit;
 using page::to_html;
+using test::between;
+using test::check_nesting;
+using test::count;
 
 namespace {
 
@@ -30,45 +34,6 @@ std::string page_of(const Json& result) {
 
 std::string page_of(const report::Report& report) {
   return to_html(report::to_json(report), "r.json");
-}
-
-std::size_t count(std::string_view text, std::string_view part) {
-  std::size_t found = 0;
-  for (std::size_t at = text.find(part); at != text.npos; at = text.find(part, at + part.size())) ++found;
-  return found;
-}
-
-/// What stands between the first `begin` after `from` and the next `end`.
-std::string between(const std::string& text, const std::string& begin, const std::string& end) {
-  const std::size_t from = text.find(begin);
-  REQUIRE(from != text.npos);
-  const std::size_t to = text.find(end, from + begin.size());
-  REQUIRE(to != text.npos);
-  return text.substr(from + begin.size(), to - from - begin.size());
-}
-
-/// CHECKs that elements are closed in the order in which they were opened.
-void check_nesting(const std::string& html) {
-  std::vector<std::string> open;
-  for (std::size_t at = html.find('<'); at != html.npos; at = html.find('<', at)) {
-    const std::size_t end = html.find('>', at);
-    REQUIRE(end != html.npos);
-    const std::string tag = html.substr(at + 1, end - at - 1);
-    const std::size_t name_at = tag.front() == '/' ? 1 : 0;
-    const std::string name = tag.substr(name_at, tag.find_first_of(" />", name_at) - name_at);
-    at = end;
-    if (tag.front() == '!' || tag.back() == '/' || name == "meta" || name == "wbr") continue;
-    if (name_at == 0) {
-      open.push_back(name);
-      // A browser looks for no markup in these.
-      if (name == "script" || name == "style") at = html.find("</" + name, at);
-      continue;
-    }
-    REQUIRE(!open.empty());
-    REQUIRE(open.back() == name);
-    open.pop_back();
-  }
-  CHECK(open.empty());
 }
 
 std::string base64(std::span<const unsigned char> bytes) {
@@ -228,6 +193,75 @@ TEST_CASE("thousands of ranks share cells, and the table keeps the slowest and t
   CHECK(html.size() - result.dump().size() < 2'000'000);
 }
 
+TEST_CASE("memory over time is a line of steps for each process and arm, and nothing where nobody counted") {
+  Json result = read_json_file(kOneRank);
+  const std::string none = between(page_of(result), "<section id=\"memory\">", "</section>");
+  CHECK(!contains(none, "Over the time of a refit"));
+  result["arms"]["control"]["memory_timeline"] = {
+      {"trainer", {{0, 0}, {0.1, 1'000'000'000}, {0.3, 2'000'000'000}, {0.4, 0}}},
+      {"generator", {{0, 500'000'000}, {0.4, 500'000'000}}}};
+  result["arms"]["treatment"]["memory_timeline"] = nullptr;
+  const std::string html = page_of(result);
+  check_nesting(html);
+  const std::string memory = between(html, "<section id=\"memory\">", "</section>");
+  // A quarter and three quarters of the way; half the height and all of it.
+  CHECK(contains(memory, "held-line control trainer\" d=\"M0 149.0H2500V79.5H7500V10.0H10000V149.0\""));
+  CHECK(contains(memory, "held-line control generator\" d=\"M0 114.2H10000V114.2\""));
+  CHECK(!contains(memory, "held-line treatment trainer\" d=\"M0 1"));
+  CHECK(contains(memory, "trainer 2.00 GB, generator 500.00 MB"));
+  Json odd = result;
+  odd["arms"]["control"]["memory_timeline"]["trainer"][1] = {0.1};
+  check_input_error([&] { (void)page_of(odd); }, "/arms/control/memory_timeline/trainer/1",
+                    "seconds and bytes");
+}
+
+TEST_CASE("rounds are bars of packing, being under way and placing, a row a rank") {
+  CHECK(!contains(page::file_to_html(kManyRanks), "id=\"rounds\""));
+  Json result = read_json_file(kManyRanks);
+  const Json rounds = {{{"pack_s", 0}, {"start_s", 0.1}, {"arrived_s", 0.5}, {"placed_s", 0.6}},
+                       {{"pack_s", 0.1}, {"start_s", 0.2}, {"arrived_s", 0.8}, {"placed_s", 1}}};
+  for (Json& row : result["ranks"]["rows"]) {
+    row["control"]["timeline"] = {{"exchanging_s", 0.7}, {"hidden_s", 0.14}, {"rounds", rounds}};
+  }
+  result["ranks"]["rows"][0]["treatment"]["timeline"] = {
+      {"exchanging_s", nullptr}, {"hidden_s", nullptr}, {"rounds", {rounds[0]}}};
+  const std::string html = page_of(result);
+  check_nesting(html);
+  const std::string drawn = between(html, "<section id=\"rounds\">", "</section>");
+  CHECK(count(drawn, "class=\"stretched\"") == 3);
+  CHECK(count(drawn, "20\u00a0% hidden\"") == 2);
+  CHECK(contains(drawn, "<path class=\"c0\" d=\"M0 1H1000V9H0ZM1000 1H2000V9H1000Z\"/>"));
+  CHECK(contains(drawn, "<path class=\"c4\" d=\"M1000 10H5000V18H1000Z\"/>"));
+  CHECK(contains(drawn, "<path class=\"c4\" d=\"M2000 19H8000V27H2000Z\"/>"));
+  CHECK(contains(drawn, "<path class=\"c2\" d=\"M5000 28H6000V36H5000ZM8000 28H10000V36H8000Z\"/>"));
+  CHECK(contains(drawn, "rank 0, 1 round\""));
+  CHECK(contains(drawn, "both on one scale"));
+}
+
+TEST_CASE("of many ranks the rounds of the slowest are drawn, and of many rounds what can be seen") {
+  Json result = read_json_file(kManyRanks);
+  Json& rows = result["ranks"]["rows"];
+  Json rounds = Json::array();
+  for (int i = 0; i < 20'000; ++i) {
+    const double at = 1e-5 * i;
+    rounds.push_back(
+        {{"pack_s", at}, {"start_s", at + 4e-6}, {"arrived_s", at + 8e-6}, {"placed_s", at + 1e-5}});
+  }
+  for (std::size_t i = 0; i < 64; ++i) {
+    if (i >= rows.size()) rows.push_back(rows[0]);
+    rows[i]["rank"] = i;
+    rows[i]["control"]["median_s"] = i == 40 ? 9.0 : 1.0 + 0.01 * static_cast<double>(i % 8);
+    rows[i]["control"]["timeline"] = {{"exchanging_s", 1}, {"hidden_s", 0}, {"rounds", rounds}};
+  }
+  result["ranks"]["straggler"]["control"] = 40;
+  const std::string html = page_of(result);
+  const std::string drawn = between(html, "<section id=\"rounds\">", "</section>");
+  CHECK(count(drawn, "class=\"stretched\"") == 17);
+  CHECK(contains(drawn, "\u25b6 rank 40"));
+  CHECK(contains(drawn, "the 17 slowest of 64 ranks"));
+  CHECK(drawn.size() < 2'000'000);
+}
+
 TEST_CASE("one simulated rank is said to be that before any number") {
   Json result = read_json_file(kManyRanks);
   result["ranks"]["simulated_rank"] = 1;
@@ -368,6 +402,12 @@ TEST_CASE("what is no refit-bench/1 is refused with file and key") {
 TEST_CASE(
     "a result in which any value is missing or odd gives a page or a refusal, and no number that is none") {
   Json small = read_json_file(kManyRanks);
+  small["arms"]["control"]["memory_timeline"] = {{"trainer", {{0, 0}, {0.5, 700}, {1, 0}}},
+                                                 {"generator", {{0, 5}, {1, 5}}}};
+  small["ranks"]["rows"][0]["control"]["timeline"] = {
+      {"exchanging_s", 0.5},
+      {"hidden_s", 0.25},
+      {"rounds", {{{"pack_s", 0}, {"start_s", 0.1}, {"arrived_s", 0.5}, {"placed_s", 0.6}}}}};
   const Json flat = small.flatten();
   std::vector<Json::json_pointer> places;
   for (const auto& [pointer, value] : flat.items()) {
@@ -402,4 +442,35 @@ TEST_CASE(
     }
   }
   CHECK(pages > 50);
+}
+
+TEST_CASE("a verdict without a check or a compared refit is no verification") {
+  Json result = Json::parse(read_json_text(kOneRank));
+  CHECK(contains(page_of(result), "<strong>Verified</strong>"));
+  result["arms"]["treatment"]["verified_refits"] = 0;
+  CHECK(contains(page_of(result), "No refit of treatment was compared"));
+  result["arms"]["treatment"]["verify"] = Json::object();
+  check_input_error([&] { (void)page_of(result); }, "/arms/treatment/verify", "names no check");
+}
+
+TEST_CASE("more stages than any program has are refused, and lines of very many steps are short") {
+  Json result = Json::parse(read_json_text(kOneRank));
+  Json& stages = result["arms"]["control"]["stages"];
+  for (int i = 0; i < 10'001; ++i) stages[std::to_string(i)] = stages["wait"];
+  check_input_error([&] { (void)page_of(result); }, "/arms/control/stages", "at most 10000");
+  result = Json::parse(read_json_text(kManyRanks));
+  const Json stage = result["ranks"]["rows"][0]["control"]["stages"][0];
+  for (int i = 0; i < 300; ++i) {
+    result["ranks"]["rows"][0]["control"]["stages"].push_back(stage);
+    result["ranks"]["rows"][0]["control"]["stages"].back()["name"] = "s" + std::to_string(i);
+  }
+  check_input_error([&] { (void)page_of(result); }, "/ranks/rows", "at most 256");
+  result = Json::parse(read_json_text(kOneRank));
+  Json steps = Json::array();
+  for (std::uint64_t i = 0; i < 200'000; ++i)
+    steps.push_back({static_cast<double>(i) * 1e-6, i % 2 == 0 ? 7 : ~std::uint64_t{0}});
+  result["arms"]["control"]["memory_timeline"] = {{"trainer", steps}, {"generator", Json::array()}};
+  const std::string line = between(page_of(result), "held-line control trainer\"", "/>");
+  CHECK(line.size() > 10'000);
+  CHECK(line.size() < 400'000);
 }

@@ -376,6 +376,28 @@ TEST_CASE("a dry run, a refusal and a failure carry what is known and nothing th
   CHECK(dead["arms"]["treatment"]["phases"][kTransfer]["source"] == "published");
 }
 
+TEST_CASE("memory over time is seconds and bytes of each role, and null where nobody counted") {
+  Report report = sample();
+  CHECK(json_of(report)["arms"]["control"]["memory_timeline"].is_null());
+  report.result->control.trainer.memory = {{0, 0}, {0.25, 700}, {1, 0}};
+  report.result->control.generator.memory = {{0, 5}, {0.9, 5}};
+  const Json arms = json_of(report)["arms"];
+  CHECK(arms["control"]["memory_timeline"]["trainer"] == Json({{0.0, 0}, {0.25, 700}, {1.0, 0}}));
+  CHECK(arms["control"]["memory_timeline"]["generator"] == Json({{0.0, 5}, {0.9, 5}}));
+  CHECK(arms["treatment"]["memory_timeline"].is_null());
+  // The same as a counter's track a role in a trace.
+  std::vector<Json> counters;
+  const Json trace = Json::parse(to_trace(report));
+  for (const Json& event : trace["traceEvents"]) {
+    if (event["ph"] == "C") counters.push_back(event);
+  }
+  REQUIRE(counters.size() == 5);
+  CHECK(counters[1]["ts"] == 250'000.0);
+  CHECK(counters[1]["args"] == Json({{"bytes", 700}}));
+  CHECK(counters[1]["name"] == counters[2]["name"]);
+  CHECK(counters[2]["name"] != counters[3]["name"]);
+}
+
 TEST_CASE("names that are no UTF-8 do not break the JSON") {
   Report report = mismatched();
   report.result->treatment.verdict[verify::Check::layout].findings[0].tensor = "bad\xff name";
@@ -449,6 +471,7 @@ TEST_CASE("reports of every status are written for the schema check") {
   fs::create_directories(directory);
   Report whole = sample();
   whole.replay->spec.slice = {};
+  whole.result->control.trainer.memory = {{0, 0}, {0.25, 700}, {1, 0}};
   Report unverified = sample();
   unverified.result->control.verified_refits = 0;
   unverified.result->copy = {};

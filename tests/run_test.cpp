@@ -234,6 +234,30 @@ TEST_CASE("ten refits of unchanged weights give the same bytes") {
 // --- parts
 // ----------------------------------------------------------------------------------------------------------
 
+TEST_CASE("memory of the last measured refit begins and ends with what is held, and its most is the peak") {
+  const auto most = [](const std::vector<run::MemoryPoint>& points) {
+    std::uint64_t bytes = 0;
+    for (const run::MemoryPoint& point : points) bytes = std::max(bytes, point.bytes);
+    return bytes;
+  };
+  // Verified refits come after the measured ones and must not take their place.
+  run::BenchSpec spec = spec_with("ipc_buffers=per-refit,buffer_size=512KiB");
+  spec.verify = run::VerifyWhen::every;
+  const run::ArmResult arm = bench(spec).control;
+  for (const auto* role : {&arm.trainer, &arm.generator}) {
+    REQUIRE(role->memory.size() >= 2);
+    CHECK(role->memory.front().seconds == 0);
+    CHECK(std::is_sorted(role->memory.begin(), role->memory.end(),
+                         [](const auto& a, const auto& b) { return a.seconds < b.seconds; }));
+    CHECK(role->last.spans.empty());  // of which nobody asked for any
+  }
+  CHECK(most(arm.trainer.memory) + most(arm.generator.memory) <= arm.peak_extra_bytes);
+  const auto& trainer = arm.trainer.memory;
+  CHECK(trainer.size() >= 4);  // a buffer comes and goes within the refit
+  CHECK(most(trainer) >= trainer.front().bytes + (512u << 10));
+  CHECK(trainer.back().bytes == trainer.front().bytes);
+}
+
 TEST_CASE("a bucket message survives encoding in both forms of handles") {
   const auto encoding = GENERATE(plan::HandleEncoding::with_function, plan::HandleEncoding::arguments_only);
   run::BucketMessage message;

@@ -3,7 +3,9 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <filesystem>
 #include <memory>
+#include <system_error>
 #include <vector>
 
 #include "common/cli.hpp"
@@ -51,6 +53,18 @@ class Outputs {
   std::vector<std::unique_ptr<OutputFile>> files_;
 };
 
+/// A start that counted twice would look like two that agree.
+void require_once(const std::vector<std::string>& files) {
+  for (std::size_t i = 1; i < files.size(); ++i) {
+    for (std::size_t j = 0; j < i; ++j) {
+      std::error_code ignored;
+      if (!std::filesystem::equivalent(files[i], files[j], ignored)) continue;
+      fail_input(fmt::format("{}: is the same file as {} on its side, and a cold start counts once", files[i],
+                             files[j]));
+    }
+  }
+}
+
 std::vector<gate::Run> read_runs(const std::vector<std::string>& files, const gate::Selection& selection) {
   std::vector<gate::Run> runs;
   for (const std::string& file : files) runs.push_back(gate::read_run(file, selection));
@@ -59,6 +73,8 @@ std::vector<gate::Run> read_runs(const std::vector<std::string>& files, const ga
 
 int run_gate(GateOptions options) {
   sort_files(options);
+  require_once(options.baseline);
+  require_once(options.candidate);
   gate::require_fields(options.settings.allow);
   if (!options.mutants.empty() && options.limits.empty()) fail_input("--mutants goes with --limits");
   std::vector<std::string> inputs = options.baseline;
@@ -97,6 +113,7 @@ int run_history(const HistoryOptions& options) {
   outputs.open("--json", options.json);
   const gate::History history = gate::read_history(options.folder, options.selection, options.allow,
                                                    options.least, options.min_effect_s, options.seed);
+  require_apart("--json", options.json, history.files);
   outputs.write(0, [&] { return gate::to_json(history); });
   outputs.print(gate::to_table(history));
   return 0;

@@ -3,11 +3,36 @@
 
 #include <fmt/format.h>
 
+#include <limits>
+
 #include "common/cli.hpp"
 #include "refit/base/error.hpp"
 
 namespace refit::apps {
 namespace {
+
+/// A name that is empty, as a variable that nobody set makes it, is not taken for an option that is not
+/// there.
+CLI::Option* add_name(CLI::App& app, const std::string& option, std::string& name,
+                      const std::string& description) {
+  return app.add_option_function<std::string>(
+      option,
+      [&name, option](const std::string& text) {
+        if (text.empty()) fail_input(option + ": the name is empty");
+        name = text;
+      },
+      description);
+}
+
+void add_seed(CLI::App& app, std::uint64_t& seed, const std::string& description) {
+  app.add_option_function<std::string>(
+         "--seed",
+         [&seed](const std::string& text) {
+           seed = parse_count(text, "--seed", 0, std::numeric_limits<std::uint64_t>::max());
+         },
+         fmt::format("{} [{}]", description, seed))
+      ->type_name("N");
+}
 
 void add_selection(CLI::App& app, gate::Selection& selection) {
   CLI::Option* const warmup = app.add_option_function<std::string>(
@@ -70,10 +95,10 @@ void add_gate_options(CLI::App& app, GateOptions& options) {
   app.add_option("--baseline", options.baseline, "Several cold starts of the baseline")->type_name("FILE..");
   app.add_option("--candidate", options.candidate, "Several cold starts of the candidate")
       ->type_name("FILE..");
-  app.add_option("--limits", options.limits, "Limits for the candidate (docs/gate.md)")
+  add_name(app, "--limits", options.limits, "Limits for the candidate (docs/gate.md)")
       ->type_name("gate.json");
-  app.add_option("--mutants", options.mutants,
-                 "What refit-verify mutants --json wrote, for a limit of mutants")
+  add_name(app, "--mutants", options.mutants,
+           "What refit-verify mutants --json wrote, for a limit of mutants")
       ->type_name("FILE");
 
   gate::Settings& settings = options.settings;
@@ -90,17 +115,17 @@ void add_gate_options(CLI::App& app, GateOptions& options) {
   app.add_option("--only", settings.only, "Look at this phase alone; may be given again")
       ->type_name("NAME")
       ->allow_extra_args(false);
-  app.add_option("--arm", settings.arm, "Look at this arm alone [both]")->type_name("control|treatment");
+  add_name(app, "--arm", settings.arm, "Look at this arm alone [both]")->type_name("control|treatment");
   add_selection(app, options.selection);
   add_allow(app, settings.allow);
   add_share(app, "--max-unattributed", settings.max_unattributed, "Time that may belong to no stage [2%]");
-  app.add_option("--seed", settings.seed, "Of the bootstrap")->capture_default_str()->type_name("N");
+  add_seed(app, settings.seed, "Of the bootstrap");
 
-  app.add_option("--markdown", options.markdown, "Write Markdown for a pull request or $GITHUB_STEP_SUMMARY")
+  add_name(app, "--markdown", options.markdown, "Write Markdown for a pull request or $GITHUB_STEP_SUMMARY")
       ->type_name("FILE|-");
-  app.add_option("--junit", options.junit, "Write JUnit XML")->type_name("FILE|-");
-  app.add_option("--json", options.json, "Write everything as JSON")->type_name("FILE|-");
-  app.add_option("--report", options.report, "Write the candidate's page for a browser (docs/report.md)")
+  add_name(app, "--junit", options.junit, "Write JUnit XML")->type_name("FILE|-");
+  add_name(app, "--json", options.json, "Write everything as JSON")->type_name("FILE|-");
+  add_name(app, "--report", options.report, "Write the candidate's page for a browser (docs/report.md)")
       ->type_name("FILE|-");
   app.add_flag("--github", options.github, "Print annotations of GitHub Actions beside the table");
   app.add_flag("--quiet", options.quiet, "No table");
@@ -163,10 +188,8 @@ CLI::App* add_history(CLI::App& app, HistoryOptions& options) {
   add_min_effect(*command, options.min_effect_s);
   add_allow(*command, options.allow);
   add_selection(*command, options.selection);
-  command->add_option("--seed", options.seed, "Of the permutation test")
-      ->capture_default_str()
-      ->type_name("N");
-  command->add_option("--json", options.json, "Write it as JSON")->type_name("FILE|-");
+  add_seed(*command, options.seed, "Of the permutation test");
+  add_name(*command, "--json", options.json, "Write it as JSON")->type_name("FILE|-");
   return command;
 }
 

@@ -108,8 +108,15 @@ bool JsonNode::flag() const {
 }
 
 std::vector<double> JsonNode::numbers() const {
+  if (!value_->is_array()) fail_kind("an array");
   std::vector<double> numbers;
-  for (const JsonNode& element : elements()) numbers.push_back(element.number());
+  numbers.reserve(value_->size());
+  for (const Json& value : *value_) {
+    const double number = value.is_number() ? value.get<double>() : -1;
+    // A node of its own, which knows where it stands, costs more than the number: only for the one to name.
+    const bool good = std::isfinite(number) && number >= 0;
+    numbers.push_back(good ? number : child(value, std::to_string(numbers.size())).number());
+  }
   return numbers;
 }
 

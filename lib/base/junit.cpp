@@ -4,51 +4,25 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <string_view>
 
+#include "base/markup.hpp"
 #include "refit/base/printable.hpp"
 
 namespace refit {
 namespace {
 
-/// For an attribute.
-std::string escaped(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      case '\n':
-        out += "&#10;";
-        break;
-      default:
-        out += c;
-    }
-  }
-  return out;
-}
-
 std::string case_xml(const JunitCase& one) {
-  const std::string head = fmt::format("  <testcase classname=\"{}\" name=\"{}\"",
-                                       escaped(printable(one.group)), escaped(printable(one.name)));
+  const std::string head =
+      fmt::format("  <testcase classname=\"{}\" name=\"{}\"", markup_escaped(printable(one.group)),
+                  markup_escaped(printable(one.name)));
   switch (one.outcome) {
     case JunitCase::Outcome::passed:
       break;
     case JunitCase::Outcome::failed:
-      return head + fmt::format("><failure type=\"{}\" message=\"{}\"/></testcase>\n", escaped(one.type),
-                                escaped(one.message));
+      return head + fmt::format("><failure type=\"{}\" message=\"{}\"/></testcase>\n",
+                                markup_escaped(one.type), markup_escaped(one.message));
     case JunitCase::Outcome::skipped:
-      return head + fmt::format("><skipped message=\"{}\"/></testcase>\n", escaped(one.message));
+      return head + fmt::format("><skipped message=\"{}\"/></testcase>\n", markup_escaped(one.message));
   }
   return head + "/>\n";
 }
@@ -63,7 +37,7 @@ std::string junit_xml(const std::string& suite, const std::vector<JunitCase>& ca
   std::string text = fmt::format(
       "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
       "<testsuite name=\"{}\" tests=\"{}\" failures=\"{}\" errors=\"0\" skipped=\"{}\">\n",
-      escaped(suite), cases.size(), number_of(JunitCase::Outcome::failed),
+      markup_escaped(suite), cases.size(), number_of(JunitCase::Outcome::failed),
       number_of(JunitCase::Outcome::skipped));
   for (const JunitCase& one : cases) text += case_xml(one);
   return text + "</testsuite>\n";

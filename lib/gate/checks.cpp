@@ -12,8 +12,8 @@
 namespace refit::gate {
 namespace {
 
-/// A picosecond: nothing that is moved takes less.
-constexpr double kLeastFloor = 1e-12;
+/// A picosecond: nothing that is moved takes less. 30 years.
+constexpr double kLeastFloor = 1e-12, kMostFloor = 1e9;
 
 class Checker {
  public:
@@ -68,7 +68,7 @@ class Checker {
     Starts multiples = starts(limit.arm, limit.phase, "x_floor");
     for (std::size_t i = 0; i < runs_.size(); ++i) {
       const Phase& of = phase(runs_[i], limit.arm, limit.phase, "x_floor");
-      if (!of.floor_s || *of.floor_s < kLeastFloor)
+      if (!of.floor_s || !(*of.floor_s >= kLeastFloor && *of.floor_s <= kMostFloor))
         fail("x_floor", runs_[i].file, "has no floor of " + limit.phase);
       for (double& sample : multiples[i]) sample /= *of.floor_s;
     }

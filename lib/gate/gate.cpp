@@ -2,36 +2,18 @@
 #include "refit/gate/gate.hpp"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "gate/checks.hpp"
+#include "gate/lists.hpp"
 #include "refit/base/digest.hpp"
 #include "refit/base/error.hpp"
 
 namespace refit::gate {
 namespace {
-
-/// Of several lines those that the other value lacks.
-std::string own_lines(std::string_view value, std::string_view other) {
-  const auto lines_of = [](std::string_view text) {
-    std::vector<std::string> lines;
-    for (std::size_t begin = 0; begin <= text.size();) {
-      const std::size_t end = std::min(text.find('\n', begin), text.size());
-      lines.emplace_back(text.substr(begin, end - begin));
-      begin = end + 1;
-    }
-    return lines;
-  };
-  const std::vector<std::string> others = lines_of(other);
-  std::vector<std::string> own = lines_of(value);
-  std::erase_if(own, [&](const std::string& line) {
-    return std::find(others.begin(), others.end(), line) != others.end();
-  });
-  return own.empty() ? "-" : fmt::format("{}", fmt::join(own, ", "));
-}
 
 /// What a phase is called among those of all arms.
 std::string full_name(const std::string& arm, const std::string& phase) {
@@ -100,8 +82,7 @@ class Judge {
     const auto require = [](const std::vector<std::string>& known, const std::string& name,
                             const char* option) {
       if (known.empty() || std::find(known.begin(), known.end(), name) != known.end()) return;
-      fail_input(
-          fmt::format("{} {}: no file has it; there are {}", option, name, fmt::join(distinct(known), ", ")));
+      fail_input(fmt::format("{} {}: no file has it; there are {}", option, name, listed(distinct(known))));
     };
     for (const std::string& name : settings.only) require(names, name, "--only");
     for (const auto& [name, share] : settings.of_phase) require(names, name, "--phase");
@@ -180,17 +161,31 @@ class Judge {
 
   void compare_phases() {
     if (baseline_.empty()) return;
-    std::vector<std::pair<std::string, std::string>> seen;
+    std::set<std::pair<std::string, std::string>> seen;
     for (const Run& run : baseline_) {
       for (const Phase& phase : run.phases) {
         if (!is_asked_for(phase, report_.settings)) continue;
         const std::pair key{shown_arm(phase), phase.name};
-        if (std::find(seen.begin(), seen.end(), key) != seen.end()) continue;
-        seen.push_back(key);
-        compare_phase(key.first, key.second);
+        if (seen.insert(key).second) compare_phase(key.first, key.second);
       }
     }
     if (seen.empty()) fail_input(fmt::format("{}: has no phase that was asked for", baseline_.front().file));
+    add_news(seen);
+  }
+
+  /// What only candidates have is compared with nothing.
+  void add_news(const std::set<std::pair<std::string, std::string>>& compared) {
+    std::set<std::string> news;
+    for (const Run& run : candidate_) {
+      for (const Phase& phase : run.phases) {
+        const std::pair key{shown_arm(phase), phase.name};
+        if (is_asked_for(phase, report_.settings) && !compared.contains(key))
+          news.insert(full_name(key.first, key.second));
+      }
+    }
+    if (news.empty()) return;
+    report_.notes.push_back(
+        fmt::format("in no baseline and not compared: {}", listed({news.begin(), news.end()})));
   }
 
   /// The samples of every file; a fault where one has none.

@@ -9,6 +9,7 @@
 #include <system_error>
 #include <tuple>
 
+#include "base/file.hpp"
 #include "base/json.hpp"
 #include "gate/text.hpp"
 #include "refit/base/digest.hpp"
@@ -39,6 +40,12 @@ std::vector<std::string> json_files(const std::string& folder) {
   return files;
 }
 
+/// What a file is, whatever it is called: one that links name twice is one result.
+std::pair<std::uintmax_t, std::uintmax_t> identity_of(const std::string& file) {
+  const ReadableFile open(file);
+  return {open.status().st_dev, open.status().st_ino};
+}
+
 /// Everything that has to agree, and in short what was measured.
 std::string identity(const Run& run, const std::vector<std::string>& allow) {
   std::string text(name_of(run.source));
@@ -64,7 +71,12 @@ class Reader {
 
   void read(const std::string& file) {
     try {
+      if (const auto same = known_.emplace(identity_of(file), file); !same.second) {
+        left_out_.push_back(fmt::format("{}: is the same file as {}", file, same.first->second));
+        return;
+      }
       Run run = read_run(file, selection_);
+      files_.push_back(file);
       if (run.faults.empty()) {
         runs_.push_back(std::move(run));
       } else {
@@ -108,6 +120,7 @@ class Reader {
       history.series.push_back(std::move(series));
     }
     history.runs = runs_.size();
+    history.files = std::move(files_);
     history.left_out = std::move(left_out_);
     return history;
   }
@@ -115,8 +128,9 @@ class Reader {
  private:
   const Selection& selection_;
   const std::vector<std::string>& allow_;
+  std::map<std::pair<std::uintmax_t, std::uintmax_t>, std::string> known_;
   std::vector<Run> runs_;
-  std::vector<std::string> left_out_;
+  std::vector<std::string> files_, left_out_;
 };
 
 std::string change_line(const SeriesOfRuns& series, const ChangePoint& change_point) {

@@ -13,8 +13,10 @@ namespace refit::gate {
 namespace {
 
 constexpr std::size_t kMostSamples = 100'000;
-/// 30 years; far from where sums and quotients of seconds overflow.
-constexpr double kMostSeconds = 1e9;
+/// 30 years, and less than a clock sees: far from where sums and quotients of seconds overflow.
+constexpr double kMostSeconds = 1e9, kLeastSeconds = 1e-18;
+/// Each is compared and drawn thousands of times.
+constexpr std::size_t kMostPhases = 10'000;
 
 struct Format {
   Source source;
@@ -62,6 +64,9 @@ std::vector<double> selected(const JsonNode& node, std::vector<double> seconds, 
   }
   const double longest = *std::max_element(seconds.begin(), seconds.end());
   if (longest > kMostSeconds) node.fail(fmt::format("has a sample of {} s", longest));
+  for (const double sample : seconds) {
+    if (sample > 0 && sample < kLeastSeconds) node.fail(fmt::format("has a sample of {} s", sample));
+  }
   const std::size_t all = seconds.size();
   std::vector<double> kept;
   for (std::size_t i = 0; i < all; ++i) {
@@ -85,6 +90,9 @@ Run read_run(const std::string& file, const Selection& selection) {
     run.source = format.source;
     format.read(root, selection, run);
     if (run.phases.empty() && run.faults.empty()) root.fail("holds nothing that was timed");
+    if (run.phases.size() > kMostPhases) {
+      root.fail(fmt::format("holds {} phases; at most {} are read", run.phases.size(), kMostPhases));
+    }
     return run;
   }
   const auto schema = root.find("schema");

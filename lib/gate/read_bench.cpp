@@ -73,15 +73,22 @@ void read_arm(const JsonNode& arm, const std::string& name, const Selection& sel
     run.phases.push_back(std::move(phase));
   }
   run.arms.push_back({name, arm.at("wire_bytes").count(), arm.at("peak_extra_bytes").count()});
-  for (const char* role : {"trainer", "generator"}) {
-    const auto share = find(arm, {"unattributed_s", role, "share"});
-    if (share) run.unattributed.push_back({name + ", " + role, share->number()});
+}
+
+void read_unattributed(const std::optional<JsonNode>& share, const std::string& where, Run& run) {
+  if (share) {
+    if (share->number() > 1) share->fail("is more than all of the time");
+    run.unattributed.push_back({where, share->number()});
+  } else {
+    run.notes.push_back(where + ": time that belongs to no stage is not known");
   }
 }
 
 void read_verdict(const std::optional<JsonNode>& verdict, const std::string& where, Run& run) {
   if (!verdict) return;
-  for (const auto& [check, result] : verdict->members()) {
+  const auto checks = verdict->members();
+  if (checks.empty()) verdict->fail("names no check");
+  for (const auto& [check, result] : checks) {
     const std::uint64_t wrong = result.at("mismatches").count();
     if (wrong > 0)
       run.faults.push_back(fmt::format("{}: verification: {} mismatches of {}", where, wrong, check));
@@ -89,15 +96,21 @@ void read_verdict(const std::optional<JsonNode>& verdict, const std::string& whe
 }
 
 void read_ranks(const JsonNode& ranks, Run& run) {
+  std::size_t unverified = 0;
   for (const JsonNode& row : ranks.at("rows").elements()) {
     const std::uint64_t rank = row.at("rank").count();
     for (const char* arm : {"control", "treatment"}) {
       const JsonNode part = row.at(arm);
       const std::string where = fmt::format("{}, rank {}", arm, rank);
-      const auto share = find(part, {"unattributed", "share"});
-      if (share) run.unattributed.push_back({where, share->number()});
-      read_verdict(part.find("verified"), where, run);
+      read_unattributed(find(part, {"unattributed", "share"}), where, run);
+      const auto verdict = part.find("verified");
+      if (!verdict) ++unverified;
+      read_verdict(verdict, where, run);
     }
+  }
+  if (unverified > 0) {
+    run.notes.push_back(
+        fmt::format("of arms on ranks {} verdict{} missing", unverified, unverified == 1 ? " is" : "s are"));
   }
 }
 
@@ -135,16 +148,22 @@ void read_refit_bench(const JsonNode& root, const Selection& selection, Run& run
     return;
   }
   const JsonNode arms = root.at("arms");
+  const auto ranks = root.find("ranks");
   bool verified = true;
   for (const char* name : {"control", "treatment"}) {
     const JsonNode arm = arms.at(name);
     read_arm(arm, name, selection, run);
     read_verdict(arm.find("verify"), name, run);
-    verified = verified && arm.find("verify");
+    verified = verified && arm.find("verify") && arm.at("verified_refits").count() > 0;
+    for (const char* role : {"trainer", "generator"}) {
+      // With ranks one thread has both, and is the trainer's.
+      if (ranks && role == std::string_view("generator")) continue;
+      read_unattributed(find(arm, {"unattributed_s", role, "share"}), fmt::format("{}, {}", name, role), run);
+    }
   }
-  if (const auto ranks = root.find("ranks")) read_ranks(*ranks, run);
+  if (ranks) read_ranks(*ranks, run);
   if (status == "mismatch" && run.faults.empty()) run.faults.push_back("its status is mismatch");
-  if (!verified) run.notes.push_back("no refit was verified (--verify off)");
+  if (!verified) run.notes.push_back("of an arm no refit was verified (--verify off)");
 }
 
 }  // namespace refit::gate

@@ -15,10 +15,13 @@
 namespace refit::gate {
 namespace {
 
+/// The largest double that 64 bits hold; the one after it is no number of bytes.
+constexpr double kMostBytes = 18446744073709549568.0;
+
 std::string limited_value(const std::string& what, double value) {
   if (what == "seconds") return duration(value);
   if (what == "peak_extra_bytes" || what == "wire_bytes")
-    return format_bytes(static_cast<std::uint64_t>(value));
+    return format_bytes(static_cast<std::uint64_t>(std::min(value, kMostBytes)));
   return fmt::format("{:.4g}", value);
 }
 

@@ -73,10 +73,10 @@ std::string stacked_bar(const Bar& bar, double end, const Looks& looks) {
   return lane(bar.left, picture(bar.height, bar.label, rects + texts));
 }
 
-std::string time_axis(double end) {
+std::string time_marks(double end, std::size_t most) {
   const Unit unit = unit_for(end);
   std::string marks;
-  const std::vector<double> all = ticks(end * unit.factor, 6);
+  const std::vector<double> all = ticks(end * unit.factor, most);
   for (std::size_t i = 0; i < all.size(); ++i) {
     const double mark = all[i], x = end > 0 ? 100 * mark / (end * unit.factor) : 0;
     marks += fmt::format("<line x1=\"{0:.3f}%\" x2=\"{0:.3f}%\" y1=\"0\" y2=\"5\" class=\"axis\"/>", x);
@@ -86,8 +86,11 @@ std::string time_axis(double end) {
                                : "middle",
                       fmt::format("{:g}\u00a0{}", mark, unit.name));
   }
-  return lane(
-      "", picture(24, "scale", "<line x1=\"0\" x2=\"100%\" y1=\"0.5\" y2=\"0.5\" class=\"axis\"/>" + marks));
+  return picture(24, "scale", "<line x1=\"0\" x2=\"100%\" y1=\"0.5\" y2=\"0.5\" class=\"axis\"/>" + marks);
+}
+
+std::string time_axis(double end) {
+  return lane("", time_marks(end, 6));
 }
 
 std::string legend(const std::vector<Bar>& bars, double end, const Looks& looks) {

@@ -1,6 +1,7 @@
 // Stacked bars on one scale, their axis and what their colours mean.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -28,6 +29,8 @@ struct Bar {
 /// From 0 to `end` seconds.
 [[nodiscard]] std::string stacked_bar(const Bar& bar, double end, const Looks& looks);
 [[nodiscard]] std::string time_axis(double end);
+/// The same as a picture alone, with about `most` marks.
+[[nodiscard]] std::string time_marks(double end, std::size_t most);
 /// Of the pieces that are long enough to be seen.
 [[nodiscard]] std::string legend(const std::vector<Bar>& bars, double end, const Looks& looks);
 

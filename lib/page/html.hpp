@@ -28,11 +28,25 @@ struct TableRow {
 [[nodiscard]] std::string table(std::string_view label, const std::string& head,
                                 const std::vector<TableRow>& rows);
 
+/// What a page says first; `kind` is a class: good, warn, plain or bad.
+struct Banner {
+  const char *kind, *mark;
+  std::string title, body;  ///< HTML
+};
+[[nodiscard]] std::string banner(const Banner& banner);
+/// Nothing for nothing.
+[[nodiscard]] std::string paragraph(const std::string& html);
+/// An entry of a <dl>.
+[[nodiscard]] std::string entry(const char* term, const std::string& html);
+
 /// Something to the left of a picture, aligned with the others of its figure.
 [[nodiscard]] std::string lane(const std::string& left, const std::string& picture);
 
 /// A picture as wide as its place: positions along x are percentages, along y pixels.
 [[nodiscard]] std::string picture(int height, std::string_view label, const std::string& body);
+/// One that is drawn 10000 wide and stretched to its place; strokes keep their width. No texts in it.
+inline constexpr double kStretched = 10000;
+[[nodiscard]] std::string stretched(int height, std::string_view label, const std::string& body);
 /// `classes` beside "t"; `anchor` is start, middle or end.
 [[nodiscard]] std::string svg_text(double x_percent, double y, std::string_view classes,
                                    std::string_view anchor, const std::string& text);

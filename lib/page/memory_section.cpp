@@ -123,7 +123,7 @@ std::string memory_section(const Result& result) {
   std::string html;
   if (result.measured()) html += extra_bars(result);
   if (result.ranks && !result.ranks->rows.empty()) html += rank_columns(*result.ranks);
-  html += need_bars(result);
+  html += need_bars(result) + memory_over_time(result);
   return html.empty() ? "" : section("memory", "Memory", html);
 }
 

@@ -1,6 +1,8 @@
 // Everything that may be absent in older results is looked up as such.
 #include "page/result.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <span>
 #include <string_view>
@@ -12,6 +14,8 @@ namespace {
 
 constexpr const char* kSchema = "refit-bench/1";
 constexpr double kMost = 1e12;
+/// More members than any program names are none that could be drawn in any time.
+constexpr std::size_t kMostMembers = 10'000;
 
 // As the bytes flow; waiting last. Phases as a training step goes.
 constexpr std::string_view kStages[] = {"allocate", "gather",   "quantize", "pack",        "prepare",
@@ -23,6 +27,14 @@ constexpr std::string_view kPhases[] = {
 
 std::size_t place(std::span<const std::string_view> order, std::string_view name) {
   return static_cast<std::size_t>(std::find(order.begin(), order.end(), name) - order.begin());
+}
+
+std::vector<std::pair<std::string, JsonNode>> named(const JsonNode& node, std::size_t most,
+                                                    const char* what) {
+  auto members = node.members();
+  if (members.size() > most)
+    node.fail(fmt::format("has {} {}; at most {} are drawn", members.size(), what, most));
+  return members;
 }
 
 /// Null stands for what was no finite number.
@@ -78,7 +90,8 @@ Stage read_stage(const std::string& key, const JsonNode& node) {
 
 void read_measured(const JsonNode& node, Arm& arm) {
   arm.measured = true;
-  for (const auto& [key, stage] : node.at("stages").members()) arm.stages.push_back(read_stage(key, stage));
+  for (const auto& [key, stage] : named(node.at("stages"), kMostMembers, "stages"))
+    arm.stages.push_back(read_stage(key, stage));
   std::stable_sort(arm.stages.begin(), arm.stages.end(), [](const Stage& a, const Stage& b) {
     return place_of_stage(a.name) < place_of_stage(b.name);
   });
@@ -91,6 +104,9 @@ void read_measured(const JsonNode& node, Arm& arm) {
   arm.handles_opened = node.at("handles_opened").count();
   arm.peak_extra_bytes = node.at("peak_extra_bytes").count();
   arm.verified_refits = node.at("verified_refits").count();
+  if (const auto timeline = node.find("memory_timeline")) {
+    arm.memory = {read_memory_steps(timeline->at("trainer")), read_memory_steps(timeline->at("generator"))};
+  }
   arm.verify_s = find_number(node, "verify_s");
   arm.verdict = read_verdict(node.find("verify"));
 }
@@ -102,7 +118,8 @@ Arm read_arm(const JsonNode& node, bool ran) {
   arm.inapplicable = find_texts(node, "inapplicable");
   arm.wire_bytes = node.at("wire_bytes").count();
   arm.buckets = node.at("buckets").count();
-  for (const auto& [key, phase] : node.at("phases").members()) arm.phases.push_back(read_phase(key, phase));
+  for (const auto& [key, phase] : named(node.at("phases"), kMostMembers, "phases"))
+    arm.phases.push_back(read_phase(key, phase));
   std::stable_sort(arm.phases.begin(), arm.phases.end(), [](const Phase& a, const Phase& b) {
     return place(kPhases, a.key) < place(kPhases, b.key);
   });
@@ -207,7 +224,9 @@ std::size_t place_of_stage(const std::string& name) {
 Verdict read_verdict(const std::optional<JsonNode>& node) {
   if (!node) return std::nullopt;
   std::vector<Check> checks;
-  for (const auto& [name, value] : node->members()) {
+  const auto members = named(*node, 256, "checks");
+  if (members.empty()) node->fail("names no check");
+  for (const auto& [name, value] : members) {
     Check check{name, value.at("bytes").count(), value.at("mismatches").count(), {}};
     for (const JsonNode& finding : value.at("findings").elements()) {
       check.findings.push_back({finding.at("tensor").text(), word(finding.at("index")),

@@ -44,6 +44,9 @@ struct Check {
 using Verdict = std::optional<std::vector<Check>>;
 [[nodiscard]] bool differs(const Verdict& verdict);
 
+/// What a process holds from then on: seconds since the refit began, bytes.
+using MemorySteps = std::vector<std::pair<double, std::uint64_t>>;
+
 struct Arm {
   std::vector<std::pair<std::string, std::string>> switches;
   std::vector<std::string> inapplicable;
@@ -55,14 +58,23 @@ struct Arm {
   std::vector<double> warmup;
   std::uint64_t messages = 0, message_bytes = 0, handles_opened = 0, peak_extra_bytes = 0,
                 verified_refits = 0;
+  std::array<MemorySteps, 2> memory;  ///< of trainer and generator; empty where nobody counted
   std::optional<double> verify_s;
   Verdict verdict;
+};
+
+/// Of one rank, in seconds from the common start.
+struct RoundTimes {
+  double pack, start, arrived, placed;
 };
 
 struct RankArm {
   std::optional<double> median;
   std::vector<std::pair<std::string, double>> stages;  ///< medians, in the order in which the bytes flow
-  std::uint64_t sent = 0, received = 0;                ///< to and from others
+  std::vector<RoundTimes> rounds;
+  std::optional<double> exchanging,
+      hidden;                            ///< seconds with a round under way; those with other work meanwhile
+  std::uint64_t sent = 0, received = 0;  ///< to and from others
   std::uint64_t peak_extra_bytes = 0;
   std::optional<std::uint64_t> most_extra_bytes;  ///< what the plan says
   Verdict verdict;
@@ -121,6 +133,8 @@ inline constexpr const char* kStep = "total_step_time";
 [[nodiscard]] Ranks read_ranks(const JsonNode& node);
 /// Of "verify" or "verified".
 [[nodiscard]] Verdict read_verdict(const std::optional<JsonNode>& node);
+/// Of one process in "memory_timeline".
+[[nodiscard]] MemorySteps read_memory_steps(const JsonNode& node);
 /// Seconds, shares, multiples: finite, not negative, at most 1e12, so that no sum or scale overflows.
 [[nodiscard]] double read_number(const JsonNode& node);
 [[nodiscard]] std::optional<double> find_number(const JsonNode& node, const std::string& key);

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "page/html.hpp"
+#include "page/marks.hpp"
 #include "page/sections.hpp"
 #include "page/units.hpp"
 #include "refit/time/statistics.hpp"
@@ -25,26 +26,12 @@ double y_of(double seconds, double top) {
   return top > 0 ? kBottom - (kBottom - kTop) * std::min(1.0, seconds / top) : kBottom;
 }
 
-/// Two shapes, so that the arms differ without their colours.
-std::string point(bool round, double x, double y, const std::string& kind, const std::string& title) {
-  if (round) {
-    return fmt::format("<circle cx=\"{:.2f}%\" cy=\"{:.1f}\" r=\"4\" class=\"{}\"><title>{}</title></circle>",
-                       x, y, kind, title);
-  }
-  // Percentages do not take part in arithmetic: a square of its own coordinates stands around the place.
-  return fmt::format(
-      "<svg x=\"{:.2f}%\" y=\"{:.1f}\" overflow=\"visible\"><rect x=\"-3.6\" y=\"-3.6\" width=\"7.2\" "
-      "height=\"7.2\" "
-      "class=\"{}\"><title>{}</title></rect></svg>",
-      x, y, kind, title);
-}
-
 /// Where point `i` of `n` stands: warm-up first.
 double x_of(double i, std::size_t n) {
   return 1.5 + 97 * (i + 0.5) / static_cast<double>(n);
 }
 
-std::string grouped_points(const Panel& panel, std::size_t n, bool round) {
+std::string grouped_points(const Panel& panel, std::size_t n, std::size_t arm) {
   const std::vector<double>& samples = *panel.samples;
   const std::size_t size = (samples.size() + kMostPoints - 1) / kMostPoints;
   std::string html;
@@ -55,29 +42,27 @@ std::string grouped_points(const Panel& panel, std::size_t n, bool round) {
         static_cast<double>(panel.warmup->size() + first) + static_cast<double>(count - 1) / 2;
     const double x = x_of(middle, n);
     if (count > 1) {
-      html += fmt::format(
-          "<line x1=\"{0:.2f}%\" x2=\"{0:.2f}%\" y1=\"{1:.1f}\" y2=\"{2:.1f}\" class=\"reach {3}\"/>", x,
-          y_of(group.max, panel.top), y_of(group.min, panel.top), panel.arm);
+      html += reach(x, y_of(group.max, panel.top), y_of(group.min, panel.top), panel.arm);
     }
     const std::string steps = count == 1 ? fmt::format("step {}", first + 1)
                                          : fmt::format("steps {} to {}", first + 1, first + count);
-    html += point(round, x, y_of(group.median, panel.top), fmt::format("point {}", panel.arm),
+    html += point(arm, x, y_of(group.median, panel.top), fmt::format("point {}", panel.arm),
                   fmt::format("{}: {}", steps, duration(group.median)));
   }
   return html;
 }
 
-std::string warmup_points(const Panel& panel, std::size_t n, bool round) {
+std::string warmup_points(const Panel& panel, std::size_t n, std::size_t arm) {
   std::string html;
   for (std::size_t i = 0; i < panel.warmup->size(); ++i) {
     const double seconds = (*panel.warmup)[i];
-    html += point(round, x_of(static_cast<double>(i), n), y_of(seconds, panel.top),
+    html += point(arm, x_of(static_cast<double>(i), n), y_of(seconds, panel.top),
                   fmt::format("point warmup {}", panel.arm), fmt::format("warm-up: {}", duration(seconds)));
   }
   return html;
 }
 
-std::string plot(const Panel& panel, bool round) {
+std::string plot(const Panel& panel, std::size_t arm) {
   const Unit unit = unit_for(panel.top);
   std::string marks, lines;
   for (const double mark : ticks(panel.top * unit.factor, 4)) {
@@ -94,18 +79,18 @@ std::string plot(const Panel& panel, bool round) {
   const std::size_t n = panel.warmup->size() + panel.samples->size();
   return "<div class=\"plot\">" + picture(kSamplesHeight, "seconds", marks) +
          picture(kSamplesHeight, fmt::format("refits of {} in the order in which they ran", panel.arm),
-                 lines + warmup_points(panel, n, round) + grouped_points(panel, n, round)) +
+                 lines + warmup_points(panel, n, arm) + grouped_points(panel, n, arm)) +
          "</div>\n";
 }
 
-std::string panel_html(const Panel& panel, bool round) {
+std::string panel_html(const Panel& panel, std::size_t arm) {
   return fmt::format(
       "<figure class=\"panel\"><p class=\"arm\"><span class=\"dot {0}\"></span> <strong>{0}</strong> {1} "
       "refits, {2} to "
       "{3}</p>\n{4}</figure>\n",
       panel.arm, grouped(panel.samples->size()),
       duration(*std::min_element(panel.samples->begin(), panel.samples->end())),
-      duration(*std::max_element(panel.samples->begin(), panel.samples->end())), plot(panel, round));
+      duration(*std::max_element(panel.samples->begin(), panel.samples->end())), plot(panel, arm));
 }
 
 double largest(const Panel& panel) {
@@ -134,7 +119,7 @@ std::string samples_section(const Result& result) {
   const bool warmup = !panels[0].warmup->empty() || !panels[1].warmup->empty();
   return section(
       "steps", "Every refit",
-      "<div class=\"panels\">\n" + panel_html(panels[0], true) + panel_html(panels[1], false) + "</div>\n" +
+      "<div class=\"panels\">\n" + panel_html(panels[0], 0) + panel_html(panels[1], 1) + "</div>\n" +
           fmt::format("<p class=\"small\">transfer_and_update_weights in the order in which it ran, {}; the "
                       "dashed line is the median{}.</p>\n",
                       one_scale ? "both on one scale" : "each on a scale of its own",

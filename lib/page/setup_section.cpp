@@ -30,7 +30,7 @@ class Facts {
   explicit Facts(const JsonNode& root) : root_(root) {}
 
   void add(const char* term, const std::string& html) {
-    if (!html.empty()) html_ += fmt::format("<dt>{}</dt><dd>{}</dd>\n", term, html);
+    if (!html.empty()) html_ += entry(term, html);
   }
   void word_at(const char* term, const std::vector<std::string>& path) {
     if (const auto node = find(root_, path)) add(term, in_words(*node));
@@ -193,12 +193,15 @@ std::string model_facts(const Result& result) {
 }  // namespace
 
 std::string setup_section(const Result& result) {
-  const std::string arms = result.arms.empty() ? ""
-                                               : section("setup", "What the arms do differently",
-                                                         switch_table(result) + traffic_table(result));
-  return arms + section("environment", "Environment",
-                        "<div class=\"columns\">\n" + machine_facts(result) + program_facts(result) +
-                            settings_facts(result) + model_facts(result) + "</div>\n");
+  return result.arms.empty()
+             ? ""
+             : section("setup", "What the arms do differently", switch_table(result) + traffic_table(result));
+}
+
+std::string environment_section(const Result& result, const std::string& note) {
+  return section("environment", "Environment",
+                 paragraph(note) + "<div class=\"columns\">\n" + machine_facts(result) +
+                     program_facts(result) + settings_facts(result) + model_facts(result) + "</div>\n");
 }
 
 }  // namespace refit::page

@@ -80,10 +80,18 @@ rect.control, circle.control { fill: var(--control); } rect.treatment, circle.tr
 .point.warmup.control, .reach.control, .median.control { stroke: var(--control); }
 .point.warmup.treatment, .reach.treatment, .median.treatment { stroke: var(--treatment); }
 .reach { stroke-width: 1.2; } .median { stroke-width: 1.3; stroke-dasharray: 5 4; }
+.curve { stroke-width: 1.6; stroke-opacity: 0.75; } .curve.control { stroke: var(--control); } .curve.treatment { stroke: var(--treatment); }
+.floor { stroke: var(--ink); stroke-width: 1.8; stroke-dasharray: 1 4; stroke-linecap: round; }
+.cross { stroke: var(--bad); stroke-width: 2.4; fill: none; } .ring { stroke: var(--bad); stroke-width: 2; fill: none; }
+.reasons { margin: 0 0 10px; padding-left: 18px; font-size: 13px; }
+.stretched path { vector-effect: non-scaling-stroke; }
+.held-line { fill: none; stroke-width: 2; } .held-line.generator { stroke-dasharray: 7 4; }
+.held-line.control { stroke: var(--control); } .held-line.treatment { stroke: var(--treatment); }
 .heat { fill: var(--heat); stroke: var(--line); stroke-width: 0.5; }
 .planned { stroke: var(--bad); stroke-width: 2; }
 .key { display: flex; gap: 8px; align-items: center; font-size: 12px; color: var(--dim); margin: 6px 0 0 124px; }
 .legend { list-style: none; display: flex; flex-wrap: wrap; gap: 4px 18px; margin: 8px 0 6px 124px; padding: 0; font-size: 13px; }
+.legend.flush { margin-left: 62px; }
 .legend li { display: flex; align-items: center; gap: 6px; min-width: 0; }
 .legend svg { flex: none; }
 figcaption { margin-left: 124px; }
@@ -110,7 +118,7 @@ a { color: var(--treatment); }
 @media (max-width: 1040px) { .l { display: none; } }
 @media (max-width: 700px) { .m { display: none; } .panels { grid-template-columns: minmax(0, 1fr); }
   main { padding: 18px 14px 36px; } h1 { font-size: 22px; } .lane { grid-template-columns: 76px minmax(0, 1fr); column-gap: 8px; }
-  .legend, figcaption, .key { margin-left: 0; } .origins { grid-template-columns: minmax(0, 1fr); gap: 0; } .origins dd { margin-bottom: 6px; }
+  .legend, .legend.flush, figcaption, .key { margin-left: 0; } .origins { grid-template-columns: minmax(0, 1fr); gap: 0; } .origins dd { margin-bottom: 6px; }
   .bad strong { font-size: 24px; } }
 @media print { :root { color-scheme: light;
   --bg: #ffffff; --ink: #000000; --dim: #444b53; --line: #c4ccd4; --soft: #ffffff; --grey: #e6e9ed; --mark: #9aa3ad;

@@ -12,15 +12,6 @@
 namespace refit::page {
 namespace {
 
-struct Banner {
-  const char *kind, *mark, *title;
-  std::string body;  ///< HTML
-};
-
-std::string paragraph(const std::string& html) {
-  return html.empty() ? "" : "<p>" + html + "</p>";
-}
-
 /// A line for every check that found something, in an arm or a rank.
 std::string differing_checks(const std::string& where, const Verdict& verdict) {
   if (!verdict) return "";
@@ -70,7 +61,7 @@ Banner verdict_banner(const Result& result) {
   std::vector<std::string> unverified;
   for (std::size_t arm = 0; arm < result.arms.size(); ++arm) {
     const std::uint64_t refits = result.arms[arm].verified_refits;
-    if (!result.arms[arm].verdict) unverified.emplace_back(kArms[arm]);
+    if (!result.arms[arm].verdict || refits == 0) unverified.emplace_back(kArms[arm]);
     counts += fmt::format("{}{} {} of {}", counts.empty() ? "" : " and ", refits,
                           refits == 1 ? "refit" : "refits", kArms[arm]);
   }
@@ -91,10 +82,6 @@ Banner banner_of(const Result& result) {
   return verdict_banner(result);
 }
 
-void add(std::string& list, const char* term, const std::string& html) {
-  list += fmt::format("<dt>{}</dt><dd>{}</dd>\n", term, html);
-}
-
 std::string measured_text(const Result& result) {
   const auto steps = find(result.root, {"run", "measured_steps"}),
              warmup = find(result.root, {"run", "warmup_steps"});
@@ -110,14 +97,6 @@ std::string measured_text(const Result& result) {
   if (result.ranks && !result.ranks->simulated)
     text += " A step takes as long as its slowest rank; stages are that rank\u2019s.";
   return text;
-}
-
-std::string simulated_text(const Ranks& ranks) {
-  return fmt::format(
-      "<strong>only rank {} of {} ran.</strong> What the others send it was made here before each refit and "
-      "moves "
-      "at the speed of this memory; no link\u2019s time is in these figures.",
-      *ranks.simulated, ranks.count);
 }
 
 std::string published_text(const Result& result) {
@@ -143,38 +122,46 @@ bool has_stand_in(const Result& result) {
 /// Which figures come from where.
 std::string origins(const Result& result) {
   std::string list;
-  if (!result.replayed.empty()) add(list, "Replayed", text(result.replayed));
-  if (result.ranks && result.ranks->simulated) add(list, "Simulated", simulated_text(*result.ranks));
-  add(list, "Measured", result.measured() ? measured_text(result) : "nothing.");
+  if (!result.replayed.empty()) list += entry("Replayed", text(result.replayed));
+  if (result.ranks && result.ranks->simulated) list += entry("Simulated", simulated_text(*result.ranks));
+  list += entry("Measured", result.measured() ? measured_text(result) : "nothing.");
   if (has_stand_in(result)) {
-    add(list, "Stand-in",
-        "offload and reference swap (marked *) are copies in host memory in place of device traffic.");
+    list +=
+        entry("Stand-in",
+              "offload and reference swap (marked *) are copies in host memory in place of device traffic.");
   }
   if (result.measured()) {
-    add(list, "Extrapolated",
-        result.extrapolation > 1
-            ? fmt::format("where it is said: medians \u00d7 {:.2f}, computed, for the whole model.",
-                          result.extrapolation)
-            : std::string("nothing; the whole model was replayed."));
+    list += entry("Extrapolated",
+                  result.extrapolation > 1
+                      ? fmt::format("where it is said: medians \u00d7 {:.2f}, computed, for the whole model.",
+                                    result.extrapolation)
+                      : std::string("nothing; the whole model was replayed."));
   }
-  if (!result.arms.empty()) add(list, "Published", published_text(result));
+  if (!result.arms.empty()) list += entry("Published", published_text(result));
   return "<dl class=\"origins\">\n" + list + "</dl>\n";
 }
 
 }  // namespace
 
-std::string top_section(const Result& result) {
-  const Banner banner = banner_of(result);
-  std::string html = fmt::format("<header>\n<p class=\"kicker\">refit-bench \u00b7 {}</p>\n<h1>{}</h1>\n",
+std::string simulated_text(const Ranks& ranks) {
+  return fmt::format(
+      "<strong>only rank {} of {} ran.</strong> What the others send it was made here before each refit and "
+      "moves "
+      "at the speed of this memory; no link\u2019s time is in these figures.",
+      *ranks.simulated, ranks.count);
+}
+
+std::string title_lines(const Result& result, const char* program) {
+  std::string html = fmt::format("<p class=\"kicker\">{} \u00b7 {}</p>\n<h1>{}</h1>\n", program,
                                  text(result.name), text(result.title.empty() ? result.name : result.title));
   if (!result.description.empty()) html += "<p class=\"lead\">" + text(result.description) + "</p>\n";
   for (const std::string& note : result.notes) html += "<p class=\"note\">Note: " + text(note) + "</p>\n";
-  html += fmt::format(
-      "<div class=\"banner {}\" id=\"verdict\" role=\"status\"><span class=\"sign\" "
-      "aria-hidden=\"true\">{}</span>"
-      "<div><strong>{}</strong>{}</div></div>\n",
-      banner.kind, banner.mark, banner.title, banner.body);
-  return html + origins(result) + "</header>\n";
+  return html;
+}
+
+std::string top_section(const Result& result) {
+  return "<header>\n" + title_lines(result, "refit-bench") + banner(banner_of(result)) + origins(result) +
+         "</header>\n";
 }
 
 }  // namespace refit::page

@@ -42,6 +42,19 @@ OrderedJson role_json(const RoleFigures& role) {
           {"share", optional(role.share)}};
 }
 
+OrderedJson memory_json(const std::vector<run::MemoryPoint>& points) {
+  OrderedJson json = OrderedJson::array();
+  for (const run::MemoryPoint& point : points) {
+    json.push_back(OrderedJson::array({number(point.seconds), point.bytes}));
+  }
+  return json;
+}
+
+OrderedJson memory_timeline_json(const run::ArmResult& arm) {
+  if (arm.trainer.memory.empty() && arm.generator.memory.empty()) return nullptr;
+  return {{"trainer", memory_json(arm.trainer.memory)}, {"generator", memory_json(arm.generator.memory)}};
+}
+
 /// `measured` is null unless the bench ran to the end.
 OrderedJson arm_json(const Report& report, const plan::Switches& switches,
                      const scenario::ArmAmounts& planned, const ArmFigures& figures,
@@ -66,6 +79,7 @@ OrderedJson arm_json(const Report& report, const plan::Switches& switches,
   json["handles_opened"] = measured->handles_opened;
   json["handles_left_open"] = measured->handles_left;
   json["peak_extra_bytes"] = measured->peak_extra_bytes;
+  json["memory_timeline"] = memory_timeline_json(*measured);
   json["verified_refits"] = measured->verified_refits;
   const bool verified = measured->verified_refits > 0;
   json["verify_s"] = verified ? number(measured->verify_seconds) : OrderedJson(nullptr);

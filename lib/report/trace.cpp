@@ -71,6 +71,15 @@ class Trace {
          offset + (recording.spans.empty() ? 0 : recording.spans.back().end));
   }
 
+  /// A track of its own beside the threads.
+  void memory(int pid, const char* role, const std::vector<run::MemoryPoint>& points) {
+    for (const run::MemoryPoint& point : points) {
+      event(fmt::format(
+          R"({{"name":"memory beside sources and parameters, {}","ph":"C","pid":{},"ts":{},"args":{{"bytes":{}}}}})",
+          role, pid, microseconds(nanoseconds(point.seconds)), point.bytes));
+    }
+  }
+
   /// Events of one thread must not overlap unless they nest: a round that begins before another arrived gets
   /// a thread of its own.
   void rounds(int pid, const std::vector<ranks::RoundTimes>& rounds) {
@@ -123,6 +132,8 @@ void add_pair(Trace& trace, int pid, const char* arm, const run::ArmResult& resu
   trace.stages(pid, kStages, trainer, 0);
   trace.stages(pid, kGenerator, generator,
                std::chrono::duration<double>(generator.start - trainer.start).count());
+  trace.memory(pid, name_of(run::Role::trainer), result.trainer.memory);
+  trace.memory(pid, name_of(run::Role::generator), result.generator.memory);
 }
 
 void add_rank(Trace& trace, int pid, const char* arm, const ranks::RankRow& row,

@@ -57,7 +57,7 @@ class Bench {
     }
     result.clocks_after = backend_.clocks();
     measure_copy_now(result.copy);
-    if (spec_.keep_spans > 0) recall();
+    recall();
     trainer_.finish();
     const plan::Plan& plan = trainer_.arm(kControl).plan;
     result.source_bytes = plan.source_bytes;
@@ -111,9 +111,11 @@ class Bench {
   void recall() {
     for (const std::size_t arm : {kControl, kTreatment}) {
       if (arms_[arm].trainer.wall.empty()) continue;
-      auto [trainer, generator] = trainer_.recordings(arm);
-      arms_[arm].trainer.last = std::move(trainer);
-      arms_[arm].generator.last = std::move(generator);
+      auto [trainer, generator] = trainer_.kept(arm);
+      // Both processes read the steady clock of one host.
+      const Clock::time_point start = trainer.recording.start;
+      collect_kept(std::move(trainer), start, spec_.keep_spans > 0, arms_[arm].trainer);
+      collect_kept(std::move(generator), start, spec_.keep_spans > 0, arms_[arm].generator);
     }
   }
 

@@ -2,6 +2,7 @@
 #include "run/collect.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "refit/time/statistics.hpp"
 
@@ -77,6 +78,17 @@ void add_device_times(const std::vector<DeviceTime>& times, ArmResult& arm) {
       if (time.role == stage.role && time.stage.name == stage.name) stage.device_seconds = time.stage.seconds;
     }
   }
+}
+
+void collect_kept(KeptRecord kept, Clock::time_point start, bool spans, ArmResult::RoleTime& role) {
+  role.memory.clear();
+  for (const MemoryChange& change : kept.memory) {
+    // What a process holds as its part begins, it held before.
+    const bool first = role.memory.empty();
+    role.memory.push_back(
+        {first ? 0 : std::chrono::duration<double>(change.at - start).count(), change.bytes});
+  }
+  if (spans) role.last = std::move(kept.recording);
 }
 
 void append(const device::CopySamples& now, CopyBandwidth& copy) {

@@ -23,6 +23,10 @@ struct DeviceTime {
 void collect_device_times(const RefitRecord& record, std::vector<DeviceTime>& times);
 void add_device_times(const std::vector<DeviceTime>& times, ArmResult& arm);
 
+/// What one process kept of the last refit, `start` being when the trainer's began; its stages where `spans`
+/// are wanted.
+void collect_kept(KeptRecord kept, Clock::time_point start, bool spans, ArmResult::RoleTime& role);
+
 /// What a repetition of the backend's copies adds to those before.
 void append(const device::CopySamples& now, CopyBandwidth& copy);
 

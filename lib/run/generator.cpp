@@ -29,6 +29,7 @@ void Generator::set_up() {
   backend_ = make_backend_(spec_.backend);
   hooks_ = make_hooks(spec_.fault);
   for (Timeline& timeline : timelines_) timeline.keep_spans(spec_.keep_spans);
+  for (MemoryLedger& ledger : ledgers_) ledger.keep_changes(kMostMemoryPoints);
   arms_.reserve(2);
   arms_.emplace_back(spec_, spec_.control);
   arms_.emplace_back(spec_, spec_.treatment);
@@ -67,7 +68,8 @@ void Generator::serve() {
       case MessageType::recall: {
         const RecallRecord recall = decode_recall(message.body);
         if (recall.arm >= timelines_.size()) fail_runtime("the trainer asked for the stages of no arm");
-        trainer_.send(MessageType::recording, encode(timelines_[recall.arm].recording()));
+        trainer_.send(MessageType::recording,
+                      encode(kept_of(timelines_[recall.arm], ledgers_[recall.arm], *backend_)));
         break;
       }
       case MessageType::manifest: {
@@ -113,6 +115,7 @@ void Generator::refit(const BeginRecord& begin) {
   Stages stages(*backend_, begin.verify ? verified_timeline_ : timelines_[begin.arm]);
   if (begin.profile) backend_->profile(true);
   stages.start();
+  if (!begin.verify) ledgers_[begin.arm].begin_refit();
   try {
     stages.enter("wait");
     trainer_.send(MessageType::begun, encode(BegunRecord{set}));
@@ -136,6 +139,7 @@ void Generator::refit(const BeginRecord& begin) {
   active_set_ = set;
   page.store(record.version);
   stages.stop();
+  ledgers_[begin.arm].end_refit();
 
   record.wall = stages.timeline().wall();
   record.unattributed = stages.timeline().unattributed();

@@ -4,9 +4,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "refit/device/backend.hpp"
+#include "run/memory_changes.hpp"
 
 namespace refit::run {
 
@@ -15,15 +17,30 @@ class MemoryLedger {
   void add(std::uint64_t bytes) noexcept {
     current_ += bytes;
     peak_ = peak_ > current_ ? peak_ : current_;
+    note();
   }
-  void remove(std::uint64_t bytes) noexcept { current_ -= bytes; }
+  void remove(std::uint64_t bytes) noexcept {
+    current_ -= bytes;
+    note();
+  }
   [[nodiscard]] std::uint64_t current() const noexcept { return current_; }
   /// The peak since the last reset; a reset begins again from what is held now.
   [[nodiscard]] std::uint64_t peak() const noexcept { return peak_; }
   void reset_peak() noexcept { peak_ = current_; }
 
+  /// Takes the memory for as many changes of a refit.
+  void keep_changes(std::size_t most) { changes_.reserve(most); }
+  /// Between these every change is kept, and what an earlier refit left is forgotten.
+  void begin_refit() noexcept { changes_.begin(current_, Clock::now()); }
+  void end_refit() noexcept { changes_.end(Clock::now()); }
+  [[nodiscard]] std::span<const MemoryChange> changes() const noexcept { return changes_.changes(); }
+
  private:
+  void note() noexcept {
+    if (changes_.running()) changes_.note(current_, Clock::now());
+  }
   std::uint64_t current_ = 0, peak_ = 0;
+  MemoryChanges changes_;
 };
 
 /// Scratch of the backend that grows to what is asked and tells the ledger.

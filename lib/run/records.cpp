@@ -89,12 +89,31 @@ RecallRecord decode_recall(std::string_view body) {
                  [](const Json& in) { return RecallRecord{in.at("arm").get<std::uint32_t>()}; });
 }
 
-std::string encode(const Recording& recording) {
-  return to_body(encode_recording(recording));
+KeptRecord kept_of(const Timeline& timeline, const MemoryLedger& ledger, const device::Backend& backend) {
+  KeptRecord kept{timeline.recording(), {ledger.changes().begin(), ledger.changes().end()}};
+  for (MemoryChange& change : kept.memory) change.bytes += backend.own_bytes();
+  return kept;
 }
 
-Recording decode_recording(std::string_view body) {
-  return reading("recording", body, [](const Json& in) { return recording_of(in); });
+std::string encode(const KeptRecord& r) {
+  Json memory = Json::array();
+  for (const MemoryChange& change : r.memory) {
+    memory.push_back(change.at.time_since_epoch().count());
+    memory.push_back(change.bytes);
+  }
+  return to_body({{"recording", encode_recording(r.recording)}, {"memory", std::move(memory)}});
+}
+
+KeptRecord decode_kept(std::string_view body) {
+  return reading("recording", body, [](const Json& in) {
+    KeptRecord r{recording_of(in.at("recording")), {}};
+    const Json& memory = in.at("memory");
+    for (std::size_t i = 0; i < memory.size(); i += 2) {
+      r.memory.push_back({Clock::time_point(Clock::duration(memory.at(i).get<Clock::rep>())),
+                          memory.at(i + 1).get<std::uint64_t>()});
+    }
+    return r;
+  });
 }
 
 std::string encode(const CommittedRecord& r) {

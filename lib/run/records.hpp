@@ -10,6 +10,7 @@
 #include "refit/device/backend.hpp"
 #include "refit/time/timeline.hpp"
 #include "refit/verify/verify.hpp"
+#include "run/memory_ledger.hpp"
 #include "run/receiver.hpp"
 
 namespace refit::run {
@@ -63,18 +64,28 @@ struct RecallRecord {
   std::uint32_t arm = 0;
 };
 
+/// recording: the answer.
+struct KeptRecord {
+  Recording recording;
+  std::vector<MemoryChange> memory;
+};
+
+/// What this process kept, with the bytes that the backend takes for itself.
+[[nodiscard]] KeptRecord kept_of(const Timeline& timeline, const MemoryLedger& ledger,
+                                 const device::Backend& backend);
+
 [[nodiscard]] std::string encode(const ReadyRecord& record);
 [[nodiscard]] std::string encode(const BeginRecord& record);
 [[nodiscard]] std::string encode(const BegunRecord& record);
 [[nodiscard]] std::string encode(const CommittedRecord& record);
 [[nodiscard]] std::string encode(const RecallRecord& record);
-[[nodiscard]] std::string encode(const Recording& recording);
+[[nodiscard]] std::string encode(const KeptRecord& record);
 /// Each throws Error(runtime) naming the message when its body cannot be read.
 [[nodiscard]] ReadyRecord decode_ready(std::string_view body);
 [[nodiscard]] BeginRecord decode_begin(std::string_view body);
 [[nodiscard]] BegunRecord decode_begun(std::string_view body);
 [[nodiscard]] CommittedRecord decode_committed(std::string_view body);
 [[nodiscard]] RecallRecord decode_recall(std::string_view body);
-[[nodiscard]] Recording decode_recording(std::string_view body);
+[[nodiscard]] KeptRecord decode_kept(std::string_view body);
 
 }  // namespace refit::run

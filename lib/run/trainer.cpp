@@ -35,6 +35,7 @@ Trainer::Trainer(const BenchSpec& spec, std::unique_ptr<device::Backend> backend
   arms_.emplace_back(spec, spec.treatment);
   const plan::Plan& plan = arms_[kControl].plan;
   for (Timeline& timeline : timelines_) timeline.keep_spans(spec.keep_spans);
+  for (MemoryLedger& ledger : ledgers_) ledger.keep_changes(kMostMemoryPoints);
   sources_ = backend_->allocate(plan.source_arena_bytes, "the trainer's weights");
   make_first_weights(spec, plan, *backend_, sources_->bytes());
   backend_->checker().fill_guards(verify::source_extents(plan), sources_->bytes());
@@ -121,6 +122,7 @@ RefitRecord Trainer::refit(std::size_t index, const Look& look) {
   const Clock::time_point begin = Clock::now();
   try {
     stages.start();
+    if (!look.verify) ledgers_[index].begin_refit();
     stages.enter("wait");
     generator_->send(MessageType::begin,
                      encode(BeginRecord{static_cast<std::uint32_t>(index), version, look.verify, look.profile,
@@ -140,6 +142,7 @@ RefitRecord Trainer::refit(std::size_t index, const Look& look) {
     hold_up(begin, index == kControl ? spec_.control_held_up : spec_.treatment_held_up);
     if (senders_[index] != nullptr) senders_[index]->end(stages);
     stages.stop();
+    ledgers_[index].end_refit();
     record.generator = decode_committed(committed.body);
   } catch (const Error& error) {
     explain(error);
@@ -189,10 +192,11 @@ void Trainer::refit_direct(std::size_t index, bool verify, Stages& stages, Refit
   backend_->finish(generator_->device_deadline());
 }
 
-std::array<Recording, 2> Trainer::recordings(std::size_t index) {
+std::array<KeptRecord, 2> Trainer::kept(std::size_t index) {
   try {
     generator_->send(MessageType::recall, encode(RecallRecord{static_cast<std::uint32_t>(index)}));
-    return {timelines_[index].recording(), decode_recording(generator_->expect(MessageType::recording).body)};
+    return {kept_of(timelines_[index], ledgers_[index], *backend_),
+            decode_kept(generator_->expect(MessageType::recording).body)};
   } catch (const Error& error) {
     explain(error);
   }

@@ -62,8 +62,9 @@ class Trainer {
   };
   /// One refit of an arm.
   [[nodiscard]] RefitRecord refit(std::size_t arm, const Look& look);
-  /// What both sides kept of the arm's last refit that was not verified: trainer, generator.
-  [[nodiscard]] std::array<Recording, 2> recordings(std::size_t arm);
+  /// What both sides kept of the arm's last refit that was not verified: trainer, generator. Memory with what
+  /// the backend takes for itself.
+  [[nodiscard]] std::array<KeptRecord, 2> kept(std::size_t arm);
   /// Says goodbye and waits for the generator; Error(runtime) when it did not end well.
   void finish();
 

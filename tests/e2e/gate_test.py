@@ -144,7 +144,9 @@ class Gate(unittest.TestCase):
                           (a, a, "--max-regression", "five"), (a, a, "--steps", "3"), (a, a, "--nonsense"),
                           (a, a, "--json", a), (a, a, "--json", "-", "--markdown", "-"), (a, a, "--only", "nothing"),
                           (a, a, "--warmup", "2", "--steps", "3-4"), (a, a, "--warmup", "50"), ("history",),
-                          ("history", self.folder / "none"), (a, a, "--limits", BASELINES / "gate.json")):
+                          ("history", self.folder / "none"), (a, a, "--limits", BASELINES / "gate.json"), (a, a, "--seed", "-1"),
+                          (a, a, "--seed", "99999999999999999999"), (a, a, "--limits", ""), (a, a, "--json", ""), (a, a, "--arm", ""),
+                          ("--report", "", a), ("--baseline", a, a, "--candidate", a), (a, "--candidate", a, self.folder / "." / "a.json")):
             with self.subTest(arguments=arguments):
                 done = gate(*arguments)
                 self.assertEqual(done.returncode, 2, done.stdout + done.stderr)
@@ -232,12 +234,28 @@ class Gate(unittest.TestCase):
                                  change=lambda r: r["environment"].update(date_utc=f"2026-11-{day:02}T00:00:00Z"))
             shutil.move(source, results / f"{random.Random(day).random()}.json")
         (results / "broken.json").write_text("{")
+        newest = sorted(results.glob("0.*.json"))[0]
+        os.symlink(newest, results / "latest.json")  # a name more is no result more
         done = self.check(0, "history", results, "--json", self.folder / "history.json")
         validate(self, self.folder / "history.json", SCHEMAS / "refit-history-1.schema.json")
         self.assertIn("2026-11-13T00:00:00Z", done.stdout)
         self.assertRegex(done.stdout, r"slower .* \(\+1[3-7]\.\d %\)")
         self.assertIn("left out", done.stdout)
         self.assertIn("2 changes", done.stdout)  # of the transfer, and of the total that it is most of
+        self.assertIn("latest.json: is the same file as", done.stdout)
+        self.assertIn("20 results, ", done.stdout)
+
+    def test_history_replaces_its_own_last_answer_and_no_result(self):
+        results = self.folder / "results"
+        results.mkdir()
+        day, again = results / "day.json", results / "history.json"
+        shutil.move(self.result("x.json", 1), day)
+        before = day.read_bytes()
+        self.refused("history", results, "--json", day, words=("--json", "day.json"))
+        self.assertEqual(day.read_bytes(), before)
+        for _ in range(2):
+            self.check(0, "history", results, "--json", again)
+        validate(self, again, SCHEMAS / "refit-history-1.schema.json")
 
     def test_verify_mutants_writes_what_the_gate_reads(self):
         path = self.folder / "mutants.json"

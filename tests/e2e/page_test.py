@@ -89,6 +89,24 @@ class PageFiles(PageCase):
         self.assertEqual(done.returncode, 3, done.stderr)
         self.assertIn("Verified", page.read_text())
 
+    def test_a_sweep_has_a_page_of_all_its_points_which_a_gate_draws_again(self):
+        page, again, sweep = self.folder / "s.html", self.folder / "again.html", self.folder / "s.json"
+        arguments = ("--scenario", "tiny-moe", "--steps", "2", "--sweep", "prequantize=off,on", "--sweep", "pipeline=staged,direct")
+        done = bench(*arguments, "--report", str(page), "--json", str(sweep), "--quiet")
+        self.assertEqual((done.returncode, done.stdout), (2, ""))  # direct takes no prequantize=off
+        parsed = Parsed(page.read_text())
+        self.assertEqual(parsed.title, "refit-bench: tiny-moe, sweep of prequantize")
+        self.assertEqual(json.loads(parsed.scripts["result"]), json.loads(sweep.read_text()))
+        self.assertEqual(parsed.addresses, [])
+        self.assertEqual(run("refit-gate", "--report", str(again), str(sweep)).returncode, 0)
+        self.assertEqual(again.read_text(), page.read_text())
+        done = bench(*arguments, "--dry-run", "--report", "-")
+        self.assertTrue(done.stdout.startswith("<!DOCTYPE html>"))
+        self.assertIn("points; seconds of", done.stderr)
+        for done in (bench(*arguments, "--json", str(page), "--report", str(page)), bench(*arguments, "--json", "-", "--report", "-"),
+                     run("refit-gate", "--report", str(again), str(CPU), str(sweep))):
+            self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
+
     def test_a_page_goes_to_standard_output_and_the_table_to_standard_error(self):
         done = bench("--scenario", "tiny-moe", "--dry-run", "--report", "-")
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -208,6 +226,10 @@ class PageBrowser(PageCase):
             inner: innerWidth, scroll: document.documentElement.scrollWidth, overlaps,
             outside: [...document.querySelectorAll("main *")].filter((e) => !e.closest(".wide") && !hidden(e) &&
               (box(e).right > innerWidth + 1 || box(e).left < -1)).map((e) => e.outerHTML.slice(0, 120)),
+            marks: [...document.querySelectorAll("#curve .plot .point")].map((e) => [e.textContent, (box(e).left + box(e).right) / 2,
+              (box(e).top + box(e).bottom) / 2]),
+            lines: [...document.querySelectorAll(".stretched path:not(.grid)")].map((e) => [e.getAttribute("class"),
+              box(e).left - box(e.ownerSVGElement).left, box(e).right - box(e.ownerSVGElement).left, box(e.ownerSVGElement).width]),
             bars: [...document.querySelectorAll("#bars .lane svg[aria-label]")].map((e) => [e.getAttribute("aria-label"),
               [...e.querySelectorAll("rect")].reduce((sum, r) => sum + box(r).width, 0)]),
             banner: parseFloat(getComputedStyle(document.querySelector("#verdict strong")).fontSize),
@@ -224,8 +246,34 @@ class PageBrowser(PageCase):
         seen = re.search(r'data-seen="([^"]*)"', dom).group(1)
         return json.loads(html.unescape(seen))
 
+    def with_times(self):
+        """A result with rounds and with memory over time, which the committed ones have not."""
+        def add(report):
+            report["ranks"]["rows"][0]["control"]["timeline"] = {"exchanging_s": 0.7, "hidden_s": 0.1, "rounds": [
+                dict(zip(("pack_s", "start_s", "arrived_s", "placed_s"), times)) for times in ((0, .1, .5, .6), (.1, .2, .8, 1))]}
+            for arm, most in (("control", 123456789012), ("treatment", 999)):
+                report["arms"][arm]["memory_timeline"] = {"trainer": [[0, 0], [.1, most], [.2, 0]], "generator": [[0, 7], [.15, 7]]}
+
+        return self.changed(RANKS, add)
+
+    def sweep(self):
+        """A sweep of two axes with names that are too long for their place, points without a result, odd times."""
+        report = json.loads(CPU.read_text())
+        points = []
+        for number in range(12):
+            for name in ("short", "a-name-that-is-much-longer-than-any-panel-of-a-page-is-wide-on-a-telephone"):
+                result = json.loads(json.dumps(report))
+                transfer = result["arms"]["treatment"]["phases"]["prepare_for_generation/transfer_and_update_weights"]
+                transfer["median_s"] *= 1 + number
+                if number % 5 == 1:
+                    result.update(status="failed", error="the generator " + "is gone " * 40)
+                points.append({"set": {"buffer_size": f"{3 ** number}MiB", "name": name}, "result": result})
+        path = self.folder / "sweep.json"
+        path.write_text(json.dumps({"schema": "refit-sweep/1", "points": points}))
+        return path
+
     def test_pages_load_without_a_word_on_the_console_and_without_overflow(self):
-        for result in (GPU, RANKS, CPU):
+        for result in (GPU, RANKS, CPU, self.with_times(), self.sweep()):
             page = self.page(result)
             dom, console = self.chromium(page, "--dump-dom")
             self.assertEqual(console, [])
@@ -238,6 +286,42 @@ class PageBrowser(PageCase):
                     self.assertEqual(seen["outside"], [])
                     self.assertEqual(seen["overlaps"], [])
                     self.assertEqual(seen["save"], "blob:")
+
+    def test_curves_stand_where_their_sizes_and_times_are(self):
+        sweep = self.folder / "s.json"
+        sizes = {"256KiB": 0, "1MiB": 1 / 3, "4MiB": 2 / 3, "16MiB": 1}
+        done = bench("--scenario", "tiny-moe", "--steps", "3", "--sweep", "buffer_size=" + ",".join(sizes), "--json", str(sweep))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        medians = {}
+        for point in json.loads(sweep.read_text())["points"]:
+            for arm, part in point["result"]["arms"].items():
+                key = f"buffer_size {point['set']['buffer_size']}, {arm}:"
+                medians[key] = part["phases"]["prepare_for_generation/transfer_and_update_weights"]["median_s"]
+        marks = {}
+        for title, x, y in self.measured(self.page(sweep), 1200)["marks"]:
+            marks[title[:title.index(":") + 1]] = (x, y)
+        self.assertEqual(set(marks), set(medians))
+        for arm in ("control", "treatment"):
+            left, right = (marks[f"buffer_size {size}, {arm}:"][0] for size in ("256KiB", "16MiB"))
+            for size, share in sizes.items():
+                x, y = marks[f"buffer_size {size}, {arm}:"]
+                self.assertAlmostEqual((x - left) / (right - left), share, delta=0.01)
+        slower_is_higher = sorted(medians, key=medians.get)
+        heights = [marks[key][1] for key in slower_is_higher]
+        for below, above in zip(heights, heights[1:]):
+            self.assertGreaterEqual(below, above - 0.2)
+
+    def test_rounds_and_memory_are_as_long_as_their_times(self):
+        for width in (400, 1200):
+            seen = self.measured(self.page(self.with_times()), width)
+            (_, left, right, whole), = (line for line in seen["lines"] if line[0] == "held-line control trainer")
+            self.assertAlmostEqual(left, 0, delta=1)
+            self.assertAlmostEqual(right, whole, delta=1)
+            under_way = [line for line in seen["lines"] if line[0] == "c4"]
+            self.assertEqual(len(under_way), 2)
+            for (_, left, right, whole), (begin, end) in zip(under_way, ((0.1, 0.5), (0.2, 0.8))):
+                self.assertAlmostEqual(left / whole, begin, delta=0.005)
+                self.assertAlmostEqual(right / whole, end, delta=0.005)
 
     def test_bars_are_as_long_as_their_times(self):
         seen = dict(self.measured(self.page(CPU), 1200)["bars"])

@@ -40,14 +40,15 @@ struct SeriesOfRuns {
 
 struct History {
   std::string folder;
+  std::vector<std::string> files;     ///< those that hold results, invalid ones, too
   std::vector<SeriesOfRuns> series;   ///< with at least two points
   std::size_t runs = 0;               ///< results that were read
   std::vector<std::string> left_out;  ///< files that are no results, or invalid ones, and why
 };
 
-/// Every .json file below `folder`, by the date that it says and else by its name. Results are compared where
-/// their fingerprints agree, but for `allow` and the version. Without `least_seconds` usual_min_effect holds.
-/// Error(input) when there is no result at all.
+/// Every .json file below `folder`, once whatever it is called, by the date that it says and else by its
+/// name. Results are compared where their fingerprints agree, but for `allow` and the version. Without
+/// `least_seconds` usual_min_effect holds. Error(input) when there is no result at all.
 [[nodiscard]] History read_history(const std::string& folder, const Selection& selection,
                                    const std::vector<std::string>& allow, double least_share,
                                    std::optional<double> least_seconds, std::uint64_t seed);

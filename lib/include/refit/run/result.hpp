@@ -1,6 +1,7 @@
 // What a bench measured: plain values, every sample kept. The report module turns them into JSON and a table.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -42,6 +43,16 @@ struct PhaseSamples {
   std::uint64_t link_bytes = 0;   ///< what crosses between ranks one way, of the rank with most; 0: none does
 };
 
+/// More changes of memory than this share points, none of which is below what was held.
+inline constexpr std::size_t kMostMemoryPoints = 2000;
+
+/// Bytes that a process holds beside sources and final parameters from then on, in seconds since the
+/// trainer's refit began.
+struct MemoryPoint {
+  double seconds = 0;
+  std::uint64_t bytes = 0;
+};
+
 struct ArmResult {
   plan::Switches switches;
   std::vector<std::string> inapplicable;       ///< switches that this pipeline does not look at
@@ -50,6 +61,9 @@ struct ArmResult {
   struct RoleTime {
     std::vector<double> wall, unattributed;  ///< of one process's control thread, a sample a step
     Recording last{};                        ///< of the last measured refit, where spans are kept
+    /// Of the last measured refit, at most kMostMemoryPoints: what was held as it began, every change, what
+    /// was held as it ended. Empty where nobody counted.
+    std::vector<MemoryPoint> memory{};
   };
   RoleTime trainer, generator;
   std::uint64_t wire_bytes = 0;     ///< payload that crosses between the processes in one refit

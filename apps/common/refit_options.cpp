@@ -65,9 +65,7 @@ void add_refit_options(CLI::App& app, RefitOptions& options) {
       ->type_name("auto|shm|cuda-ipc|cuda-vmm");
 
   add_seconds_option(app, "--timeout", options.timeout_s, "Longest wait of one process for the other [60]");
-  app.add_option("--seed", options.seed, "Of the weights and their updates")
-      ->capture_default_str()
-      ->type_name("N");
+  add_count_option<std::uint64_t>(app, "--seed", options.seed, 0, "Of the weights and their updates");
   add_threads_option(app, options.replay.backend.threads, "In each process [all CPUs that may be used]");
 }
 

@@ -28,6 +28,28 @@ void add_output_option(CLI::App& app, const char* name, std::optional<std::strin
       ->type_name("FILE|-");
 }
 
+/// What runs nothing has one result and no run.
+void check_projection(const BenchOptions& options) {
+  if (options.project_only && !options.platform) {
+    fail_input("--project-only: say onto what with --platform");
+  }
+  if (!options.stack.empty() && !options.platform && !options.validate_projection) {
+    fail_input("--stack is what a projection is made with; say onto what with --platform");
+  }
+  if (options.platform && *options.platform == "this" && options.dry_run) {
+    fail_input("--platform this is what a bench measures on this machine, and --dry-run measures nothing");
+  }
+  if (!options.project_only && !options.validate_projection) return;
+  const char* const option = options.project_only ? "--project-only" : "--validate-projection";
+  for (const auto& [other, given] : {std::pair{"--trace", options.trace.has_value()},
+                                     {"--csv", options.csv.has_value()},
+                                     {"--report", options.report.has_value()},
+                                     {"--sweep", !options.sweeps.empty()},
+                                     {"--dry-run", options.dry_run}}) {
+    if (given) fail_input(fmt::format("{} runs no bench; leave out {}", option, other));
+  }
+}
+
 }  // namespace
 
 void add_bench_options(CLI::App& app, BenchOptions& options) {
@@ -69,6 +91,18 @@ void add_bench_options(CLI::App& app, BenchOptions& options) {
          "each combination")
       ->type_name("KEY=V1,V2,..")
       ->allow_extra_args(false);
+  app.add_option_function<std::string>(
+         "--platform", [&](const std::string& name) { options.platform = name; },
+         "Project the scenario's cluster onto this hardware: h100, h200, b200, gb200, .. or a file; this: as "
+         "measured here")
+      ->type_name("NAME|FILE");
+  app.add_option(
+         "--stack", options.stack,
+         "The software whose host costs are projected: nemo-rl, refit or a file [nemo-rl; on this refit]")
+      ->type_name("NAME|FILE");
+  app.add_flag("--project-only", options.project_only, "Run nothing: project onto --platform and end");
+  app.add_flag("--validate-projection", options.validate_projection,
+               "Project published tables, each left out of the fit, show how far off that is, and end");
   app.add_flag("!--no-host-traffic", options.host_traffic,
                "Leave out optimizer offload and reference swap around each refit");
   app.add_flag("--dry-run", options.dry_run, "Plan everything, allocate and run nothing");
@@ -83,6 +117,7 @@ void add_bench_options(CLI::App& app, BenchOptions& options) {
       "  refit-bench --scenario qwen3-30b --sweep buffer_size=64MiB,1GiB,4GiB --sweep threads=1,2 --json "
       "sweep.json\n"
       "  refit-bench --model ~/models/Qwen3-30B-A3B --dry-run --json -\n"
+      "  refit-bench --scenario qwen3-30b --platform b200 --project-only\n"
       "Exit codes: 0 fine, 1 verification found a difference, 2 bad usage or input, 3 failed while running.");
 }
 
@@ -94,6 +129,7 @@ void check(const BenchOptions& options) {
   for (const auto& [option, path] : {std::pair{"--trace", &options.trace}, {"--csv", &options.csv}}) {
     if (*path && options.dry_run) fail_input(fmt::format("{} is of a run, and --dry-run is none", option));
   }
+  check_projection(options);
 }
 
 std::uint32_t spans_to_keep(const BenchOptions& options, std::uint32_t ranks) {

@@ -19,6 +19,9 @@ struct BenchOptions {
   std::optional<unsigned> warmup;
   double time_budget_s = 150;
   std::string verify = "first";
+  std::optional<std::string> platform;  ///< whereto a refit is projected; nothing: nowhere
+  std::string stack;                    ///< empty: nemo-rl, on the machine itself refit
+  bool project_only = false, validate_projection = false;
   std::optional<std::string> json, trace, csv, report;  ///< "-": standard output
   std::vector<std::string> sweeps;                      ///< "KEY=V1,V2,..", an axis each
 };

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 #include <vector>
 
 #include "common/cli.hpp"
@@ -16,16 +17,9 @@
 
 namespace refit::apps {
 
-Output::Output(const BenchOptions& options) : quiet_(options.quiet) {
-  open(options, json_, options.json);
-  open(options, trace_, options.trace);
-  open(options, csv_, options.csv);
-  open(options, page_, options.report);
-}
-
-void Output::open(const BenchOptions& options, File& file, const std::optional<std::string>& path) {
-  if (!path) return;
-  const char* const option = file.option.c_str();
+std::unique_ptr<OutputFile> open_output(const BenchOptions& options, const char* option,
+                                        const std::optional<std::string>& path) {
+  if (!path) return nullptr;
   require_apart_from_checkpoints(option, *path, {options.refit.checkpoint, options.refit.model});
   std::vector<std::string> others;
   for (const auto* other : {&options.json, &options.trace, &options.csv, &options.report}) {
@@ -35,7 +29,16 @@ void Output::open(const BenchOptions& options, File& file, const std::optional<s
   if (*path == "-" && std::ranges::count(others, "-") > 0) {
     fail_input(fmt::format("{} -: only one result fits on standard output", option));
   }
-  file.file = std::make_unique<OutputFile>(*path);
+  return std::make_unique<OutputFile>(*path);
+}
+
+Output::Output(const BenchOptions& options) : quiet_(options.quiet) {
+  for (const auto& [file, path] : {std::pair{&json_, &options.json},
+                                   {&trace_, &options.trace},
+                                   {&csv_, &options.csv},
+                                   {&page_, &options.report}}) {
+    file->file = open_output(options, file->option.c_str(), *path);
+  }
 }
 
 bool Output::has_files() const {

@@ -11,6 +11,11 @@
 
 namespace refit::apps {
 
+/// The file that one option asks for, null where it does not. Error(input) for what is read or written
+/// otherwise, and for a second one on standard output.
+[[nodiscard]] std::unique_ptr<OutputFile> open_output(const BenchOptions& options, const char* option,
+                                                      const std::optional<std::string>& path);
+
 class Output {
  public:
   /// Tries every file, so that nobody runs for minutes first.
@@ -31,7 +36,6 @@ class Output {
     std::unique_ptr<OutputFile> file{};  ///< null: not asked for
   };
   static std::string to_page(const report::Report& report);
-  void open(const BenchOptions& options, File& file, const std::optional<std::string>& path);
   [[nodiscard]] bool has_files() const;
   [[nodiscard]] bool is_on_stdout() const;
 

@@ -1,19 +1,14 @@
-// Each point is a bench as if it had been asked for alone, with a generator of its own.
+// From axes to the benches of a series.
 #include "sweep.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <exception>
-#include <memory>
 
-#include "common/build_info.hpp"
 #include "common/cli.hpp"
-#include "common/output_file.hpp"
-#include "measure.hpp"
-#include "refit/base/error.hpp"
 #include "refit/report/sweep.hpp"
 #include "refit/scenario/sweep.hpp"
+#include "series.hpp"
 
 namespace refit::apps {
 namespace {
@@ -41,75 +36,25 @@ std::vector<scenario::SweepPoint> points_of(const BenchOptions& options) {
   return from_option("--sweep", [&] { return scenario::sweep_points(axes); });
 }
 
-/// What is wrong for every point is refused before the first one.
-void check_sweep(const BenchOptions& options, const std::vector<scenario::SweepPoint>& points) {
-  for (const auto& [option, path] :
-       {std::pair{"--trace", &options.trace}, {"--csv", &options.csv}, {"--report", &options.report}}) {
-    if (*path) fail_input(fmt::format("{} is of one bench; of a sweep there is --json", option));
-  }
-  const scenario::Scenario scenario = chosen_scenario(options_of(options, points.front()).refit);
-  if (scenario.ranks && !scenario.ranks->simulated) {
-    fail_input(fmt::format(
-        "--sweep runs its points one after the other in this process, and each of {0} ranks is "
-        "started for one bench: call refit-bench for each --treatment KEY=VALUE, or sweep one rank "
-        "of them with --simulate-ranks {0}",
-        scenario.ranks->processes()));
-  }
-  report::Report report;
-  report.scenario = scenario;
-  BenchOptions first = options_of(options, points.front());
-  prepare(first, report);
-}
-
-int code_of(const std::exception& error) {
-  const auto* const ours = dynamic_cast<const Error*>(&error);
-  return exit_code(ours != nullptr ? ours->kind() : ErrorKind::runtime);
-}
-
-/// Returns the point's exit code.
-int run_point(BenchOptions options, report::Report& report) {
-  try {
-    report.scenario = chosen_scenario(options.refit);
-    prepare(options, report);
-    measure(options, report);
-  } catch (const std::exception& error) {
-    if (report.message.empty()) {
-      report.status = report::Status::refused;
-      report.message = error.what();
-    }
-    return code_of(error);
-  }
-  return report.status == report::Status::mismatch ? exit_code(ErrorKind::check) : 0;
-}
-
 }  // namespace
 
 int sweep(const BenchOptions& options, const std::vector<std::string>& argv) {
   const std::vector<scenario::SweepPoint> points = points_of(options);
-  check_sweep(options, points);
-  std::unique_ptr<OutputFile> json;
-  if (options.json) {
-    require_apart_from_checkpoints("--json", *options.json, {options.refit.checkpoint, options.refit.model});
-    json = std::make_unique<OutputFile>(*options.json);
-  }
-  const auto say = [&](const std::string& text) {
-    if (options.quiet && json != nullptr) return;
-    if (json != nullptr && json->is_stdout()) {
-      write_stderr(text);
-    } else {
-      write_stdout(text);
-    }
-  };
+  check_series_files(options, "a sweep", true);
+  const BenchOptions first = options_of(options, points.front());
+  check_series(first, "--sweep", chosen_scenario(first.refit));
+  SeriesOutput output(options);
   report::SweepReport results(points);
-  say(results.head());
+  output.say(results.head());
   int worst = 0;
   for (const scenario::SweepPoint& point : points) {
+    const BenchOptions its = options_of(options, point);
     report::Report report;
-    report.environment = report::collect_environment(build_info(), argv);
-    worst = std::max(worst, run_point(options_of(options, point), report));
-    say(results.add(report));
+    worst = std::max(worst, run_in_series(
+                                its, [&] { return chosen_scenario(its.refit); }, argv, report));
+    output.say(results.add(report));
   }
-  if (json != nullptr) json->write(results.to_json());
+  output.write(results.to_json(), "the sweep");
   return worst;
 }
 

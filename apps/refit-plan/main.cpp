@@ -13,6 +13,7 @@
 #include "plan_text.hpp"
 #include "refit/base/error.hpp"
 #include "refit/base/printable.hpp"
+#include "refit/project/what_if.hpp"
 #include "refit/reshard/report.hpp"
 #include "sides.hpp"
 
@@ -107,6 +108,10 @@ void check(const PlanOptions& options, const Planner& planner) {
                            *options.rank, trainers, generators));
   }
   if (!options.explain.empty()) (void)find_tensor(planner.model, options.explain);
+  if (options.what_if != !options.platform.empty()) {
+    fail_input(options.what_if ? "--what-if: say on which hardware with --platform"
+                               : "--platform is of --what-if");
+  }
 }
 
 /// Everything that was read to make the plan.
@@ -118,6 +123,29 @@ std::vector<std::string> inputs(const PlanOptions& options, const scenario::Scen
   return files;
 }
 
+struct Said {
+  std::string json, text;
+};
+
+Said planned(const Planner& planner) {
+  const reshard::Report report = planner.report();
+  return {to_json(report), plan_text(report)};
+}
+
+/// Of the ranks that are planned for.
+Said what_if(const PlanOptions& options, const Planner& planner) {
+  const project::Platform platform = project::find_platform(options.platform);
+  const project::Stack stack = project::find_stack(options.stack);
+  scenario::Scenario scenario = planner.scenario;
+  scenario.cluster = scenario::Ranks{.trainer = planner.trainer->parallelism(),
+                                     .generator = planner.generator->parallelism(),
+                                     .form = planner.sides.form,
+                                     .colocated = planner.reshard_options.colocated};
+  const project::WhatIf result =
+      project::what_if(scenario, planner.model, platform, stack, options.arm == "control");
+  return {to_json(result, scenario, platform, stack), to_text(result, scenario, platform, stack)};
+}
+
 int plan(const PlanOptions& options) {
   std::optional<OutputFile> json;
   const Planner planner(options);
@@ -126,11 +154,10 @@ int plan(const PlanOptions& options) {
     require_apart("--json", options.json, inputs(options, planner.scenario));
     json.emplace(options.json);
   }
-  const reshard::Report report = planner.report();
-  if (json) json->write(to_json(report));
+  const Said said = options.what_if ? what_if(options, planner) : planned(planner);
+  if (json) json->write(said.json);
   if (json && options.quiet) return 0;
-  const std::string text = plan_text(report);
-  json && json->is_stdout() ? write_stderr(text) : write_stdout(text);
+  json && json->is_stdout() ? write_stderr(said.text) : write_stdout(said.text);
   return 0;
 }
 

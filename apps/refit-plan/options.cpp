@@ -82,6 +82,18 @@ void add_plan_options(CLI::App& app, PlanOptions& options) {
                        "Between ranks of a host, each way, for the floor");
   add_bandwidth_option(app, "--network-gbps", options.bandwidths.network, "Between hosts, a rank, each way");
   add_bandwidth_option(app, "--copy-gbps", options.bandwidths.copy, "Of a rank's memory, read and written");
+  app.add_flag("--what-if", options.what_if,
+               "Show which single change would save most on --platform, in place of the plan");
+  app.add_option("--platform", options.platform,
+                 "Hardware of --what-if: h100, h200, b200, gb200, .. or a file")
+      ->type_name("NAME|FILE");
+  app.add_option("--stack", options.stack, "Software of --what-if: nemo-rl, refit or a file")
+      ->capture_default_str()
+      ->type_name("NAME|FILE");
+  app.add_option("--arm", options.arm, "Which of the scenario's arms --what-if changes")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"control", "treatment"}).description(""))
+      ->type_name("control|treatment");
   app.add_flag("--quiet", options.quiet, "No text where there is JSON");
   app.footer(
       "Examples:\n"
@@ -90,6 +102,7 @@ void add_plan_options(CLI::App& app, PlanOptions& options) {
       "  refit-plan qwen3-30b --train fsdp=16 --gen tp=2,dp=8,ep=16 --rank 3\n"
       "  refit-plan qwen3-30b --train tp=2,ep=8 --gen tp=4,dp=2 --explain "
       "model.layers.0.self_attn.q_proj.weight\n"
+      "  refit-plan qwen3-30b --what-if --platform b200\n"
       "Exit codes: 0 fine, 2 bad usage or input, 3 failed while running.");
 }
 

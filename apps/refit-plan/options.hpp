@@ -24,6 +24,8 @@ struct PlanOptions {
   std::optional<std::uint32_t> rank;
   std::string json, explain;
   bool quiet = false;
+  bool what_if = false;
+  std::string platform, stack = "nemo-rl", arm = "treatment";  ///< of what_if
   reshard::Bandwidths bandwidths;
 };
 

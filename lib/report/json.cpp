@@ -1,4 +1,5 @@
 // The report as JSON, schema refit-bench/1 (scenarios/schema/refit-bench-1.schema.json).
+#include "project/json.hpp"
 #include "report/json_parts.hpp"
 #include "report/json_values.hpp"
 
@@ -23,6 +24,7 @@ std::string to_json(const Report& report) {
                                             {"stopped_early", report.result->stopped_early},
                                             {"seconds", number(report.result->seconds)}}
                               : OrderedJson(nullptr);
+  if (report.projection) json["projected"] = project::projection_json(*report.projection, report.scenario);
   json["environment"] = environment_json(report.environment);
   // Names come from files of users: bytes that are no UTF-8 become U+FFFD.
   return json.dump(2, ' ', false, OrderedJson::error_handler_t::replace) + "\n";

@@ -153,9 +153,11 @@ std::string model_text(const model::Inventory& model) {
 std::string to_table(const Report& report) {
   const Figures figures = derive(report);
   std::string text = header(report);
-  if (report.result) return text + result_text(report, figures);
+  const std::string projected =
+      report.projection ? "\n" + project::to_text(*report.projection, report.scenario) : "";
+  if (report.result) return text + result_text(report, figures) + projected;
   text += model_text(report.model);
-  if (report.replay) text += "\n" + plan_section(report) + "\n" + legend(report, figures);
+  if (report.replay) text += "\n" + plan_section(report) + "\n" + legend(report, figures) + projected;
   if (report.status == Status::refused) text += wrapped("Refused: " + report.message, 2);
   if (report.status == Status::failed) text += wrapped("Failed: " + report.message, 2);
   return text;

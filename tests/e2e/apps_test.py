@@ -226,6 +226,12 @@ class Arguments(unittest.TestCase):
             self.refused(bench("--model", folder), "ZebraForCausalLM")
 
 
+    def test_a_seed_is_a_number_that_64_bits_hold(self):
+        for seed in ("-1", "18446744073709551616", "1.5", ""):
+            with self.subTest(seed=seed):
+                self.refused(bench("--scenario", "tiny-moe", "--seed", seed, "--dry-run"), "--seed")
+
+
 class List(unittest.TestCase):
     def test_a_pipe_gets_a_line_for_every_scenario_whole_and_nothing_else(self):
         done = bench("--list")

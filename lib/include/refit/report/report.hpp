@@ -6,6 +6,7 @@
 #include <string>
 
 #include "refit/model/inventory.hpp"
+#include "refit/project/project.hpp"
 #include "refit/ranks/ranks.hpp"
 #include "refit/report/environment.hpp"
 #include "refit/run/result.hpp"
@@ -34,6 +35,8 @@ struct Report {
   /// Where the scenario has ranks: each one's part beside `result`, which is that of all; its own `bench` is
   /// not looked at.
   std::optional<ranks::Result> ranks;
+  /// What a refit of the whole model would take elsewhere: never mixed with what was measured.
+  std::optional<project::Projection> projection;
   Environment environment;
 };
 

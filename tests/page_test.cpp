@@ -143,6 +143,30 @@ TEST_CASE("offload is part of the bar where bytes are offloaded") {
   CHECK(contains(phases, "<td>12.000</td><td>6.000</td>"));
 }
 
+TEST_CASE("what was projected stands apart, says that nothing of it ran, and is nothing where nobody asked") {
+  Json json = read_json_file(kOneRank);
+  CHECK(to_html(json.dump(), "r.json").find("Projected elsewhere") == std::string::npos);
+  const Json seconds{{"projected_s", 11.25}, {"low_s", 5.5}, {"high_s", nullptr}};
+  const Json whole{{"projected_s", 3.5}, {"low_s", 1.75}, {"high_s", 7.0}};
+  const auto arm = [](const Json& transfer) {
+    return Json{{"phases", {{"prepare_for_generation/transfer_and_update_weights", transfer}}}};
+  };
+  json["projected"] = {{"platform", {{"title", "B<200>"}}},
+                       {"stack", {{"title", "a stack"}}},
+                       {"cluster", "ep=16"},
+                       {"assumed", {"It is \u202e so."}},
+                       {"arms", {{"control", arm(seconds)}, {"treatment", arm(whole)}}}};
+  const std::string html = to_html(json.dump(), "r.json");
+  check_nesting(html);
+  const std::string part = between(html, "Projected elsewhere", "</section>");
+  CHECK(part.find("Nothing of this ran: the whole model on B&lt;200&gt; with a stack, ep=16.") !=
+        std::string::npos);
+  CHECK(part.find("68.9") != std::string::npos);
+  CHECK(part.find("..") != std::string::npos);
+  json["projected"]["arms"].erase("control");
+  check_input_error([&] { (void)to_html(json.dump(), "r.json"); }, "r.json", "control");
+}
+
 TEST_CASE("every refit is a point, and of very many several share one") {
   const std::string html = page::file_to_html(kOneRank);
   const std::string steps = between(html, "<section id=\"steps\">", "</section>");

@@ -31,10 +31,10 @@ std::string bench_page(const JsonNode& root, std::string_view json) {
   const Result result = read_result(root);
   return document(fmt::format("refit-bench: {}, {}", shortened(result.name, 120), text(result.status)),
                   top_section(result) + headline_section(result) + bars_section(result) +
-                      phase_section(result) + samples_section(result) + stage_section(result) +
-                      ranks_section(result) + rounds_section(result) + memory_section(result) +
-                      verify_section(result) + setup_section(result) + environment_section(result, "") +
-                      json_section(json));
+                      phase_section(result) + projected_section(result) + samples_section(result) +
+                      stage_section(result) + ranks_section(result) + rounds_section(result) +
+                      memory_section(result) + verify_section(result) + setup_section(result) +
+                      environment_section(result, "") + json_section(json));
 }
 
 std::string sweep_page(const JsonNode& root, std::string_view json) {

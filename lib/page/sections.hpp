@@ -19,6 +19,8 @@ namespace refit::page {
 /// Where a refit's time goes, and a training step's as it was published.
 [[nodiscard]] std::string bars_section(const Result& result);
 [[nodiscard]] std::string phase_section(const Result& result);
+/// The same on hardware that was not there, if anybody asked.
+[[nodiscard]] std::string projected_section(const Result& result);
 [[nodiscard]] std::string stage_section(const Result& result);
 /// Every measured refit as a point.
 [[nodiscard]] std::string samples_section(const Result& result);

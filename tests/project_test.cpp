@@ -349,6 +349,15 @@ TEST_CASE("platforms and stacks are read strictly, and every complaint says wher
     platform["network_efficiency"]["value"] = 1.5;
     refused("/network_efficiency/value");
   }
+  SECTION("so little that products of it are nothing") {
+    platform["memory_gbps"]["value"] = 1e-300;
+    refused("/memory_gbps/value");
+  }
+  SECTION("a cost without bounds") {
+    stack["costs_s"]["load_lookup"]["value"] = 1e308;
+    write(stack_at, stack);
+    check_input_error([&] { (void)load_stack(stack_at); }, "/costs_s/load_lookup/value");
+  }
   SECTION("half a GPU") {
     platform["gpus_per_node"]["value"] = 7.5;
     refused("/gpus_per_node/value");

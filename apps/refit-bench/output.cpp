@@ -29,6 +29,11 @@ std::unique_ptr<OutputFile> open_output(const BenchOptions& options, const char*
   if (*path == "-" && std::ranges::count(others, "-") > 0) {
     fail_input(fmt::format("{} -: only one result fits on standard output", option));
   }
+  // What was read is not written over.
+  std::vector<std::string> inputs{options.refit.scenario, options.refit.model, options.stack,
+                                  options.platform.value_or("")};
+  std::erase(inputs, "");
+  require_apart(option, *path, inputs);
   return std::make_unique<OutputFile>(*path);
 }
 

@@ -116,7 +116,8 @@ void check(const PlanOptions& options, const Planner& planner) {
 
 /// Everything that was read to make the plan.
 std::vector<std::string> inputs(const PlanOptions& options, const scenario::Scenario& scenario) {
-  std::vector<std::string> files = {options.model, scenario.config_place};
+  std::vector<std::string> files = {options.model, scenario.config_place, options.stack};
+  if (!options.platform.empty()) files.push_back(options.platform);
   for (const scenario::Entry& entry : scenario::list_scenarios()) {
     if (entry.name == options.model) files.push_back(entry.file.string());
   }

@@ -93,12 +93,16 @@ Fitted read_fitted(const JsonNode& node, bool may_be_zero) {
   node.require_known({"value", "basis", "source", "prior", "spread"});
   Fitted fitted;
   fitted.figure = read_figure_of(node, 1, may_be_zero);
+  constexpr double kMost = 1e6, kLeastPrior = 1e-12;
+  if (fitted.figure.value > kMost) node.at("value").fail(fmt::format("is above {}", kMost));
   const auto prior = node.find("prior"), spread = node.find("spread");
   if (prior.has_value() != spread.has_value()) node.fail("has one of prior and spread, and needs both");
   if (prior) {
     fitted.prior = prior->number();
     fitted.spread = spread->number();
-    if (*fitted.prior <= 0) prior->fail("has to be above 0");
+    if (*fitted.prior < kLeastPrior || *fitted.prior > kMost) {
+      prior->fail(fmt::format("has to be from {} to {}", kLeastPrior, kMost));
+    }
     if (fitted.spread <= 0 || fitted.spread > 10) spread->fail("has to be above 0 and at most 10");
   }
   return fitted;

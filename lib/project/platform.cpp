@@ -14,6 +14,7 @@ namespace refit::project {
 namespace {
 
 constexpr double kGiga = 1e9;
+constexpr double kLeast = 1e-9;  // so that no product of figures is nothing
 
 struct Key {
   std::string_view name;
@@ -57,6 +58,7 @@ Platform load_platform(const std::filesystem::path& file) {
     platform.*key.figure = read_figure(figure, key.unit);
     const double value = (platform.*key.figure).value / key.unit;
     if (value > key.most) figure.at("value").fail(fmt::format("is above {}", key.most));
+    if (value < kLeast) figure.at("value").fail(fmt::format("is below {}", kLeast));
   }
   platform.host_cost = read_fitted(node.at("host_cost"), false);
   for (const std::string_view whole : {"gpus_per_node", "gpus_per_domain"}) {

@@ -6,6 +6,7 @@
 
 #include "project/fit.hpp"
 #include "project/phases.hpp"
+#include "refit/base/error.hpp"
 #include "refit/time/statistics.hpp"
 
 namespace refit::project {
@@ -88,6 +89,7 @@ Validation validate(const Tables& tables, const Stack& stack, const Stack& own) 
     std::erase(others, &table);
     add_rows(table, fit(others, priors), fitted, validation);
   }
+  if (validation.rows.empty()) fail_input("no scenario of the published tables has published seconds");
   for (const Measured& run : tables.measured) {
     const Platform platform = find_platform(run.platform);
     const Projector projector(run.scenario, model_of(run.scenario), platform, own, run.peer);

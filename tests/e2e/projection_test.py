@@ -134,6 +134,10 @@ class Projections(unittest.TestCase):
             self.refused(["mine.json", "/network_gbps/value"], "--scenario", "qwen3-30b", "--platform", path, "--project-only")
             shipped["network_gbps"]["value"] = 100
             path.write_text(json.dumps(shipped))
+            before = path.read_text()
+            self.refused(["replace"], "--scenario", "qwen3-30b", "--platform", path, "--project-only", "--json", path)
+            self.refused(["replace"], "qwen3-30b", "--what-if", "--platform", path, "--json", path, run=plan)
+            self.assertEqual(path.read_text(), before)
             projection, _ = self.json_of("refit-projection-1", "--scenario", "qwen3-30b", "--platform", path, "--project-only")
             self.assertEqual(projection["platform"]["network_bandwidth_Bps"]["value"], 100e9)
 

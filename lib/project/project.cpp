@@ -55,6 +55,10 @@ struct Projector::State {
     } else if (scenario.cluster) {
       assumed.push_back(scenario.cluster_assumption);
     }
+    if (cluster && !cluster->colocated && stack.exports_whole_model) {
+      assumed.push_back(fmt::format(
+          "Stack {} hands weights over on one GPU: its ranks are projected as if colocated.", stack.name));
+    }
     if (!scenario.host_traffic_assumption.empty()) assumed.push_back(scenario.host_traffic_assumption);
     quantized_ = model::select_quantized(
         model, {scenario.recipe.value_or(model::default_recipe(model)), scenario.ignore});

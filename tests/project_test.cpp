@@ -24,18 +24,20 @@ using namespace refit::project;
 
 namespace {
 
-std::uint64_t launches(const run::ArmResult& arm, const std::string& stage, run::Role role) {
+/// All 0 where the arm has no such stage.
+run::StageSamples stage_of(const run::ArmResult& arm, const std::string& name, run::Role role) {
   for (const run::StageSamples& samples : arm.stages) {
-    if (samples.name == stage && samples.role == role) return samples.launches;
+    if (samples.name == name && samples.role == role) return samples;
   }
-  return 0;
+  return {};
+}
+
+std::uint64_t launches(const run::ArmResult& arm, const std::string& stage, run::Role role) {
+  return stage_of(arm, stage, role).launches;
 }
 
 std::uint64_t bytes(const run::ArmResult& arm, const std::string& stage, run::Role role) {
-  for (const run::StageSamples& samples : arm.stages) {
-    if (samples.name == stage && samples.role == role) return samples.bytes;
-  }
-  return 0;
+  return stage_of(arm, stage, role).bytes;
 }
 
 scenario::Scenario published() {

@@ -149,8 +149,8 @@ void add_ablation_options(CLI::App& app, AblationOptions& options) {
 
 int ablate(const BenchOptions& options, const AblationOptions& asked, const std::vector<std::string>& argv) {
   check_ablation(options);
-  const scenario::Scenario scenario =
-      options.project_only ? projected_scenario(options) : chosen_scenario(options.refit);
+  scenario::Scenario scenario = chosen_scenario(options.refit);
+  if (options.project_only) scenario = projected_scenario(options, std::move(scenario));
   const Combinations chosen = combinations_of(options, asked, scenario);
   if (!options.project_only) {
     check_series(options, "--ablation", scenario);
@@ -163,7 +163,8 @@ int ablate(const BenchOptions& options, const AblationOptions& asked, const std:
                           .left_out = chosen.left_out,
                           .measured = {},
                           .projected = {}};
-  if (options.platform) result.projected = project_combinations(options, projected_scenario(options), chosen);
+  if (options.platform)
+    result.projected = project_combinations(options, projected_scenario(options, scenario), chosen);
   int worst = 0;
   if (!options.project_only) worst = measure_all(options, scenario, chosen, argv, output, result);
   output.say(ablation::to_text(result));

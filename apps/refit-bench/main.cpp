@@ -33,11 +33,12 @@ int bench(BenchOptions options, const AblationOptions& ablation, std::vector<std
     fail_input("--platform beside a bench of ranks: project apart from it, with --project-only");
   }
   if (ranks && !ranks->simulated) return bench_on_ranks(std::move(options), std::move(report));
+  const ProjectionBeside projection(options, report.scenario);
   prepare(options, report);
   Output output(options);
   try {
     measure(options, report);
-    project_beside(options, report);
+    projection.fill_in(report);
   } catch (const std::exception&) {
     // What went wrong is in the JSON too, whole and valid, before it ends this program.
     if (!report.message.empty()) output.unfinished(report);

@@ -1,37 +1,23 @@
 // What a refit would take elsewhere.
 #include "projected.hpp"
 
-#include <fmt/format.h>
-
-#include <memory>
-
-#include "common/cli.hpp"
-#include "common/output_file.hpp"
 #include "common/ranks_options.hpp"
-#include "output.hpp"
 #include "refit/base/error.hpp"
 #include "refit/project/validation.hpp"
+#include "series.hpp"
 
 namespace refit::apps {
 namespace {
 
 constexpr const char* kThis = "this";
 
-/// JSON to --json, text to the stream that it leaves free.
-void write(const BenchOptions& options, OutputFile* file, const std::string& json, const std::string& text) {
-  if (file != nullptr) file->write(json);
-  if (options.quiet && file != nullptr) return;
-  if (file != nullptr && file->is_stdout()) {
-    write_stderr(text);
-  } else {
-    write_stdout(text);
-  }
+bool is_this(const BenchOptions& options) {
+  return options.platform == kThis;
 }
 
 }  // namespace
 
-scenario::Scenario projected_scenario(const BenchOptions& options) {
-  scenario::Scenario scenario = chosen_scenario(options.refit);
+scenario::Scenario projected_scenario(const BenchOptions& options, scenario::Scenario scenario) {
   const RanksOptions& given = options.refit.ranks;
   if (given.simulate_ranks || given.simulate_rank) {
     fail_input("--simulate-ranks runs one rank of many here; a projection is of all of them: leave it out");
@@ -45,7 +31,7 @@ scenario::Scenario projected_scenario(const BenchOptions& options) {
 }
 
 project::Platform chosen_platform(const BenchOptions& options) {
-  if (*options.platform == kThis) {
+  if (is_this(options)) {
     fail_input("--platform this is what a bench measures on this machine: leave out --project-only");
   }
   return project::find_platform(*options.platform);
@@ -53,40 +39,46 @@ project::Platform chosen_platform(const BenchOptions& options) {
 
 project::Stack chosen_stack(const BenchOptions& options) {
   if (!options.stack.empty()) return project::find_stack(options.stack);
-  return project::find_stack(options.platform && *options.platform == kThis ? "refit" : "nemo-rl");
+  return project::find_stack(is_this(options) ? "refit" : "nemo-rl");
 }
 
 int project_only(const BenchOptions& options) {
-  const auto file = open_output(options, "--json", options.json);
-  const scenario::Scenario scenario = projected_scenario(options);
+  SeriesOutput output(options);
+  const scenario::Scenario scenario = projected_scenario(options, chosen_scenario(options.refit));
   const model::Inventory model = model::parse_inventory(scenario.config_json, scenario.config_place);
   const project::Projection projection =
       project::project(scenario, model, chosen_platform(options), chosen_stack(options));
-  write(options, file.get(), project::to_json(projection, scenario), project::to_text(projection, scenario));
+  output.write(project::to_json(projection, scenario), "the projection");
+  output.say(project::to_text(projection, scenario));
   return 0;
 }
 
 int validate_projection(const BenchOptions& options) {
-  const auto file = open_output(options, "--json", options.json);
+  SeriesOutput output(options);
   const project::Stack stack =
       project::find_stack(options.stack.empty() ? std::string("nemo-rl") : options.stack);
   const project::Validation validation =
       project::validate(project::find_tables(), stack, project::find_stack("refit"));
-  write(options, file.get(), project::to_json(validation), project::to_text(validation));
+  output.write(project::to_json(validation), "the validation");
+  output.say(project::to_text(validation));
   return 0;
 }
 
-void project_beside(const BenchOptions& options, report::Report& report) {
+ProjectionBeside::ProjectionBeside(const BenchOptions& options, const scenario::Scenario& scenario) {
   if (!options.platform) return;
-  scenario::Scenario scenario = projected_scenario(options);
-  if (*options.platform != kThis) {
-    report.projection = project::project(scenario, report.model, project::find_platform(*options.platform),
-                                         chosen_stack(options));
-    return;
+  asked_ = {projected_scenario(options, scenario), std::nullopt, chosen_stack(options)};
+  if (is_this(options)) {
+    asked_->scenario.cluster.reset();  // what runs here
+  } else {
+    asked_->platform = chosen_platform(options);
   }
-  scenario.cluster.reset();  // what ran here
-  report.projection = project::project(
-      scenario, report.model, project::measured_platform(report.result->copy), chosen_stack(options));
+}
+
+void ProjectionBeside::fill_in(report::Report& report) const {
+  if (!asked_) return;
+  const project::Platform platform =
+      asked_->platform ? *asked_->platform : project::measured_platform(report.result->copy);
+  report.projection = project::project(asked_->scenario, report.model, platform, asked_->stack);
 }
 
 }  // namespace refit::apps

@@ -3,10 +3,10 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -64,20 +64,17 @@ ablation::Projected project_combinations(const BenchOptions& options, const scen
                                 .rests_on = bases_of(platform, stack),
                                 .assumed = {},
                                 .phases = {}};
-  std::vector<Subset> subsets{0};
-  subsets.insert(subsets.end(), chosen.subsets.begin(), chosen.subsets.end());
   std::map<Subset, project::ProjectedArm> arms;
-  // A projector counts the plans of two arms: two combinations at a time.
-  for (std::size_t i = 0; i < subsets.size(); i += 2) {
-    const Subset first = subsets[i], second = subsets[std::min(i + 1, subsets.size() - 1)];
-    scenario::Scenario two = scenario;
-    two.control = combined(scenario, chosen.factors, first);
-    two.treatment = combined(scenario, chosen.factors, second);
-    project::Projection projection = project::project(two, model, platform, stack);
-    arms.emplace(first, std::move(projection.control));
-    arms.emplace(second, std::move(projection.treatment));
-    projected.assumed = std::move(projection.assumed);
-  }
+  const auto add = [&](Subset subset) {
+    scenario::Scenario one = scenario;
+    one.control = combined(scenario, chosen.factors, subset);
+    const project::Projector projector(one, model, platform, stack, std::nullopt,
+                                       project::Projector::Arms::control);
+    arms.emplace(subset, projector.arm(true, platform, stack));
+    projected.assumed = projector.assumed();
+  };
+  add(0);
+  for (const Subset subset : chosen.subsets) add(subset);
   for (const std::string& phase : chosen.phases) {
     const double control = seconds_of(arms.at(0), phase);
     ablation::Worths worths;

@@ -1,7 +1,6 @@
 // Discrete events: activities that wait for one another and share resources. Knows nothing of refits.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <span>
@@ -36,7 +35,6 @@ class Engine {
 
   [[nodiscard]] double start(Activity activity) const { return start_[activity]; }
   [[nodiscard]] double end(Activity activity) const { return end_[activity]; }
-  [[nodiscard]] std::size_t size() const noexcept { return works_.size(); }
   [[nodiscard]] const Work& work(Activity activity) const { return works_[activity]; }
 
   /// The chain of activities that ends in `last`, each of which began when the one before it ended: what the
@@ -47,7 +45,6 @@ class Engine {
   struct Pair {
     Activity activity, before;
   };
-  struct Shared;
   std::vector<double> rates_;
   std::vector<Work> works_;
   std::vector<Pair> predecessors_;

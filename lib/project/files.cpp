@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <set>
 
 #include "base/nearest.hpp"
@@ -14,13 +15,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::array kBases{Basis::measured, Basis::datasheet, Basis::published, Basis::fitted,
-                            Basis::assumed};
+/// In the order of the enumeration.
+constexpr std::array<std::string_view, 5> kBases{"measured", "datasheet", "published", "fitted", "assumed"};
 
 Basis read_basis(const JsonNode& node) {
   const std::string text = node.text();
-  for (const Basis basis : kBases) {
-    if (name_of(basis) == text) return basis;
+  for (std::size_t i = 0; i < kBases.size(); ++i) {
+    if (kBases[i] == text) return static_cast<Basis>(i);
   }
   node.fail(fmt::format("is {}; it has to be measured, datasheet, published, fitted or assumed",
                         json_quoted(text)));
@@ -42,19 +43,7 @@ Figure read_figure_of(const JsonNode& node, double unit, bool may_be_zero) {
 }  // namespace
 
 std::string_view name_of(Basis basis) noexcept {
-  switch (basis) {
-    case Basis::measured:
-      return "measured";
-    case Basis::datasheet:
-      return "datasheet";
-    case Basis::published:
-      return "published";
-    case Basis::fitted:
-      return "fitted";
-    case Basis::assumed:
-      return "assumed";
-  }
-  return "";
+  return kBases[static_cast<std::size_t>(basis)];
 }
 
 fs::path find_file(const std::string& name_or_file, std::string_view folder, std::string_view what) {
@@ -84,9 +73,16 @@ std::vector<std::string> names_in(std::string_view folder) {
   return {names.begin(), names.end()};
 }
 
-Figure read_figure(const JsonNode& node, double unit, bool may_be_zero) {
+Head read_head(const JsonNode& node, std::string_view schema, const fs::path& file) {
+  if (node.at("schema").text() != schema) node.at("schema").fail(fmt::format("is not {}", schema));
+  Head head{printable(node.at("name").text()), printable(node.at("title").text())};
+  if (head.name != file.stem().string()) node.at("name").fail("is not the file's name");
+  return head;
+}
+
+Figure read_figure(const JsonNode& node, double unit) {
   node.require_known({"value", "basis", "source"});
-  return read_figure_of(node, unit, may_be_zero);
+  return read_figure_of(node, unit, false);
 }
 
 Fitted read_fitted(const JsonNode& node, bool may_be_zero) {

@@ -18,9 +18,15 @@ namespace refit::project {
 /// Names in `folder` of all directories, sorted.
 [[nodiscard]] std::vector<std::string> names_in(std::string_view folder);
 
-/// {"value": 1.5, "basis": "measured", "source": "..."}; the value times `unit`. Error(input) for a value
-/// that is not positive, unless `may_be_zero`.
-[[nodiscard]] Figure read_figure(const JsonNode& node, double unit, bool may_be_zero = false);
+struct Head {
+  std::string name, title;
+};
+/// "schema", "name", which is the file's, and "title" of a file. Error(input) for another schema or name.
+[[nodiscard]] Head read_head(const JsonNode& node, std::string_view schema,
+                             const std::filesystem::path& file);
+
+/// {"value": 1.5, "basis": "measured", "source": "..."}; the value, above 0, times `unit`.
+[[nodiscard]] Figure read_figure(const JsonNode& node, double unit);
 /// With "prior" and "spread", or neither.
 [[nodiscard]] Fitted read_fitted(const JsonNode& node, bool may_be_zero);
 

@@ -2,6 +2,7 @@
 #include "project/fit.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "project/least_squares.hpp"
@@ -13,14 +14,15 @@ namespace {
 // Standard deviations of logarithms of single figures.
 constexpr double kOfTransfer = 0.06, kOfRest = 0.15;
 
+std::array<Fitted*, 3> shares_of(Stack& stack) {
+  return {&stack.message_share, &stack.offload_share, &stack.pageable_share};
+}
+
 /// Every figure that has a prior, in one order.
 std::vector<Fitted*> movable(Costs& costs) {
   std::vector<Fitted*> all;
   for (Fitted& cost : costs.stack.costs) all.push_back(&cost);
-  for (Fitted* share :
-       {&costs.stack.message_share, &costs.stack.offload_share, &costs.stack.pageable_share}) {
-    all.push_back(share);
-  }
+  for (Fitted* share : shares_of(costs.stack)) all.push_back(share);
   for (auto& [name, platform] : costs.platforms) all.push_back(&platform.host_cost);
   std::erase_if(all, [](const Fitted* one) { return !one->prior; });
   return all;
@@ -31,8 +33,7 @@ Costs with(const Costs& priors, const std::vector<double>& x) {
   const std::vector<Fitted*> all = movable(costs);
   for (std::size_t i = 0; i < all.size(); ++i) all[i]->figure.value = std::exp(x[i]);
   // A share is one.
-  for (Fitted* share :
-       {&costs.stack.message_share, &costs.stack.offload_share, &costs.stack.pageable_share}) {
+  for (Fitted* share : shares_of(costs.stack)) {
     share->figure.value = std::min(1.0, share->figure.value);
   }
   return costs;
@@ -65,9 +66,7 @@ void add_residuals(const CountedTable& table, const Costs& costs, const double* 
 std::optional<double> published(const Table& table, std::string_view phase, bool control) {
   double sum = 0;
   for (const scenario::Scenario& scenario : table.scenarios) {
-    const auto found = scenario.phases.find(std::string(phase));
-    if (found == scenario.phases.end()) return std::nullopt;
-    const std::optional<double>& seconds = control ? found->second.control_s : found->second.treatment_s;
+    const std::optional<double> seconds = published_seconds(scenario, phase, control);
     if (!seconds) return std::nullopt;
     sum += *seconds;
   }

@@ -47,12 +47,10 @@ Platform load_platform(const std::filesystem::path& file) {
   std::vector<std::string_view> known{"schema", "name", "title", "host_cost"};
   for (const Key& key : kKeys) known.push_back(key.name);
   node.require_known(known);
-  if (node.at("schema").text() != kPlatformSchema)
-    node.at("schema").fail(fmt::format("is not {}", kPlatformSchema));
+  const Head head = read_head(node, kPlatformSchema, file);
   Platform platform;
-  platform.name = printable(node.at("name").text());
-  if (platform.name != file.stem().string()) node.at("name").fail("is not the file's name");
-  platform.title = printable(node.at("title").text());
+  platform.name = head.name;
+  platform.title = head.title;
   for (const Key& key : kKeys) {
     const JsonNode figure = node.at(key.name);
     platform.*key.figure = read_figure(figure, key.unit);

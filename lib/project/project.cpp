@@ -60,8 +60,8 @@ struct Projector::State {
           "Stack {} hands weights over on one GPU: its ranks are projected as if colocated.", stack.name));
     }
     if (!scenario.host_traffic_assumption.empty()) assumed.push_back(scenario.host_traffic_assumption);
-    quantized_ = model::select_quantized(
-        model, {scenario.recipe.value_or(model::default_recipe(model)), scenario.ignore});
+    recipe_ = {scenario.recipe.value_or(model::default_recipe(model)), scenario.ignore};
+    quantized_ = model::select_quantized(model, recipe_);
     if (cluster) {
       trainer_ = reshard::trainer_layout(model, cluster->trainer, cluster->form);
       generator_ = reshard::generator_layout(model, cluster->generator, quantized_);
@@ -117,7 +117,7 @@ struct Projector::State {
               ArmLoad& arm) const {
     plan::Request request;
     request.model = model;
-    request.recipe = {scenario.recipe.value_or(model::default_recipe(model)), scenario.ignore};
+    request.recipe = recipe_;
     request.moe_layout = scenario.moe_layout;
     request.quant = {switches.rounding, switches.zero_scale, switches.non_finite};
     request.router_bias_bf16 = switches.router_bias == plan::RouterBias::bf16;
@@ -185,17 +185,14 @@ struct Projector::State {
 
   /// The published phases that a refit does not touch, and what is projected of the one that it is.
   [[nodiscard]] std::optional<Seconds> step(double prepare_s, bool is_control, const Stack& stack) const {
-    const auto published = [&](std::string_view key) -> std::optional<double> {
-      const auto found = scenario.phases.find(std::string(key));
-      if (found == scenario.phases.end()) return std::nullopt;
-      return is_control ? found->second.control_s : found->second.treatment_s;
-    };
-    const std::optional<double> step = published(kStep), total = published(kPrepare);
+    const std::optional<double> step = published_seconds(scenario, kStep, is_control);
+    const std::optional<double> total = published_seconds(scenario, kPrepare, is_control);
     if (!step || !total) return std::nullopt;
     return with_interval(*step - *total + prepare_s, stack, kStep);
   }
 
   std::optional<bool> peer_;
+  model::Recipe recipe_;
   std::vector<bool> quantized_;
   std::unique_ptr<reshard::Layout> trainer_, generator_;
 };
@@ -208,6 +205,10 @@ Projector::Projector(Projector&&) noexcept = default;
 
 ProjectedArm Projector::arm(bool control, const Platform& platform, const Stack& stack) const {
   return state_->arm(control ? state_->control : state_->treatment, control, platform, stack);
+}
+
+const std::vector<std::string>& Projector::assumed() const noexcept {
+  return state_->assumed;
 }
 
 Projection Projector::run(const Platform& platform, const Stack& stack) const {

@@ -4,15 +4,15 @@
 #include <algorithm>
 #include <vector>
 
+#include "project/replaying.hpp"
+
 namespace refit::project {
 namespace {
 
-using Activity = Engine::Activity;
-
-class OnRanks {
+class OnRanks : Replaying {
  public:
   OnRanks(const RanksLoad& load, const Platform& platform, const Stack& stack)
-      : load_(load), loads_(load.loads), platform_(platform), stack_(stack) {
+      : Replaying(platform, stack), load_(load), loads_(load.loads) {
     const std::uint32_t processes =
         load.colocated ? std::max(loads_.trainers, loads_.generators) : loads_.trainers + loads_.generators;
     ranks_.resize(processes);
@@ -20,8 +20,7 @@ class OnRanks {
       rank.memory = engine_.add_resource(platform.copy_rate() * platform.kernel_efficiency.value);
       rank.out = links();
       rank.in = links();
-      rank.last = engine_.add(
-          {Engine::kNoResource, cost(Cost::refit), 0, static_cast<std::uint32_t>(Part::begin)}, {});
+      rank.last = host(cost(Cost::refit), Part::begin, {});
     }
   }
 
@@ -62,10 +61,6 @@ class OnRanks {
     Activity last = 0;  ///< of its host thread
   };
 
-  [[nodiscard]] double cost(Cost what) const {
-    return stack_.seconds(what) * platform_.host_cost.figure.value;
-  }
-  [[nodiscard]] double kernels(std::uint64_t count) const { return double(count) * platform_.kernel_s.value; }
   [[nodiscard]] Links links() {
     const double share = load_.peer ? 1 : stack_.message_share.figure.value;
     const Engine::Resource peers = engine_.add_resource(platform_.peer_rate() * share);
@@ -75,18 +70,12 @@ class OnRanks {
     return ranks_[load_.colocated ? rank : loads_.trainers + rank];
   }
 
-  Activity add(Engine::Resource resource, double units, double least_s, Part part,
-               std::initializer_list<Activity> after) {
-    return engine_.add({resource, units, least_s, static_cast<std::uint32_t>(part)},
-                       {after.begin(), after.size()});
-  }
-
   /// Bytes over both kinds of links, after `after`; the one that ends later.
   Activity carry(const Links& links, std::uint64_t near, std::uint64_t far,
                  std::initializer_list<Activity> after) {
-    const Activity peers = add(links.peers, double(near), 0, Part::exchange_peers, after);
-    const Activity network = add(links.network, double(far), 0, Part::exchange_network, after);
-    return add(Engine::kNoResource, 0, 0, Part::exchange_host, {peers, network});
+    const Activity peers = work(links.peers, double(near), 0, Part::exchange_peers, after);
+    const Activity network = work(links.network, double(far), 0, Part::exchange_network, after);
+    return host(0, Part::exchange_host, {peers, network});
   }
 
   /// In one call, or box by box.
@@ -121,10 +110,10 @@ class OnRanks {
       const double seconds = double(calls) * cost(lists ? Cost::call : Cost::pack) +
                              (lists ? 0 : double(what.quantized) * cost(Cost::quantize)) +
                              cost(Cost::exchange);
-      const Activity issued = add(Engine::kNoResource, seconds, 0, Part::pack_host, {rank.last});
-      const Activity made = add(rank.memory, double(what.pack_bytes + stays.bytes), kernels(calls),
-                                Part::pack_device, {rank.last});
-      rank.last = add(Engine::kNoResource, 0, 0, Part::exchange_host, {issued, made});
+      const Activity issued = host(seconds, Part::pack_host, {rank.last});
+      const Activity made = work(rank.memory, double(what.pack_bytes + stays.bytes), kernels(calls),
+                                 Part::pack_device, {rank.last});
+      rank.last = host(0, Part::exchange_host, {issued, made});
       const std::size_t at = std::size_t{round} * loads_.trainers + r;
       sent_[at] = round == 0 ? carry(rank.out, what.host_bytes, what.network_bytes, {rank.last})
                              : carry(rank.out, what.host_bytes, what.network_bytes,
@@ -141,7 +130,7 @@ class OnRanks {
       const Activity moved = round == 0 ? carry(rank.in, what.host_bytes, what.network_bytes, {rank.last})
                                         : carry(rank.in, what.host_bytes, what.network_bytes,
                                                 {rank.last, received_[at - loads_.generators]});
-      received_[at] = add(Engine::kNoResource, 0, 0, Part::exchange_host, {moved});
+      received_[at] = host(0, Part::exchange_host, {moved});
       if (what.boxes == 0) continue;
       // All that this round brings has left its senders.
       for (const std::uint32_t from : loads_.senders[r]) {
@@ -156,8 +145,8 @@ class OnRanks {
     for (std::uint32_t r = 0; r < loads_.generators; ++r) {
       Rank& rank = generator(r);
       const reshard::ReceiveLoad& what = loads_.receive(round, r);
-      const Activity arrived = add(Engine::kNoResource, 0, 0, Part::exchange_host,
-                                   {received_[std::size_t{round} * loads_.generators + r], rank.last});
+      const Activity arrived =
+          host(0, Part::exchange_host, {received_[std::size_t{round} * loads_.generators + r], rank.last});
       if (load_.writes()) {
         rank.last = arrived;
         continue;
@@ -167,18 +156,15 @@ class OnRanks {
       const std::uint64_t calls = lists ? std::min<std::uint64_t>(boxes, 1) : boxes;
       const double seconds = double(calls) * cost(lists ? Cost::call : Cost::load_lookup) +
                              (lists ? 0 : double(what.late) * cost(Cost::receiver_quantize));
-      const Activity issued = add(Engine::kNoResource, seconds, 0, Part::load_host, {arrived});
-      const Activity placed = add(rank.memory, double(what.place_bytes + what.own_bytes), kernels(calls),
-                                  Part::load_device, {arrived});
-      rank.last = add(Engine::kNoResource, 0, 0, Part::exchange_host, {issued, placed});
+      const Activity issued = host(seconds, Part::load_host, {arrived});
+      const Activity placed = work(rank.memory, double(what.place_bytes + what.own_bytes), kernels(calls),
+                                   Part::load_device, {arrived});
+      rank.last = host(0, Part::exchange_host, {issued, placed});
     }
   }
 
   const RanksLoad& load_;
   const reshard::Loads& loads_;
-  const Platform& platform_;
-  const Stack& stack_;
-  Engine engine_;
   std::vector<Rank> ranks_;
   std::vector<Activity> sent_, received_;
 };

@@ -2,36 +2,18 @@
 
 namespace refit::project {
 
+namespace {
+
+/// In the order of the enumeration.
+constexpr std::array<std::string_view, kParts> kNamesOfParts{
+    "begin",          "pack_host",        "pack_device",  "gather_peers",  "gather_network",
+    "message",        "load_host",        "load_device",  "relayout_host", "relayout_device",
+    "exchange_peers", "exchange_network", "exchange_host"};
+
+}  // namespace
+
 std::string_view name_of(Part part) noexcept {
-  switch (part) {
-    case Part::begin:
-      return "begin";
-    case Part::pack_host:
-      return "pack_host";
-    case Part::pack_device:
-      return "pack_device";
-    case Part::gather_peers:
-      return "gather_peers";
-    case Part::gather_network:
-      return "gather_network";
-    case Part::message:
-      return "message";
-    case Part::load_host:
-      return "load_host";
-    case Part::load_device:
-      return "load_device";
-    case Part::relayout_host:
-      return "relayout_host";
-    case Part::relayout_device:
-      return "relayout_device";
-    case Part::exchange_peers:
-      return "exchange_peers";
-    case Part::exchange_network:
-      return "exchange_network";
-    case Part::exchange_host:
-      return "exchange_host";
-  }
-  return "";
+  return kNamesOfParts[static_cast<std::size_t>(part)];
 }
 
 Replayed replayed(const Engine& engine, Engine::Activity last) {

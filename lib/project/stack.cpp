@@ -38,12 +38,10 @@ Stack load_stack(const std::filesystem::path& file) {
   node.require_known({"schema", "name", "title", "costs_s", "exports_whole_model", "loads_quantized_keys",
                       "packs_batches", "message_share", "offload_share", "pageable_share",
                       "leave_out_log_error"});
-  if (node.at("schema").text() != kStackSchema)
-    node.at("schema").fail(fmt::format("is not {}", kStackSchema));
+  const Head head = read_head(node, kStackSchema, file);
   Stack stack;
-  stack.name = printable(node.at("name").text());
-  if (stack.name != file.stem().string()) node.at("name").fail("is not the file's name");
-  stack.title = printable(node.at("title").text());
+  stack.name = head.name;
+  stack.title = head.title;
   const JsonNode costs = node.at("costs_s");
   costs.require_known({kNames.begin(), kNames.end()});
   for (std::size_t cost = 0; cost < kCosts; ++cost)

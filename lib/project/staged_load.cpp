@@ -2,10 +2,10 @@
 #include "project/staged_load.hpp"
 
 #include <algorithm>
-#include <set>
-#include <span>
+#include <utility>
 
 #include "refit/quant/mxfp8.hpp"
+#include "run/batching.hpp"
 
 namespace refit::project {
 namespace {
@@ -44,7 +44,10 @@ std::vector<Remote> remote_bytes(const plan::Plan& plan, const Gathering& gather
   return remote;
 }
 
-constexpr std::uint64_t kBatch = 16 * 3;  // run/batching.hpp
+/// Of the quantizer, for so many tensors.
+std::uint64_t calls_for(std::uint64_t tensors, plan::Quantize how) {
+  return tensors == 0 ? 0 : 1 + (tensors - 1) / run::tensors_per_call(how);
+}
 
 class Counter {
  public:
@@ -100,17 +103,11 @@ class Counter {
   }
 
   void count_calls(std::uint64_t quantized) {
-    switch (switches_.quantize) {
-      case plan::Quantize::per_tensor:
-        load_.quantize_calls = quantized;
-        break;
-      case plan::Quantize::batched:
-        load_.quantize_calls = (quantized + kBatch - 1) / kBatch;
-        break;
-      case plan::Quantize::per_bucket:
-        load_.list_calls = 1;
-        load_.packed_keys = load_.batched_keys = 0;
-        break;
+    if (switches_.quantize == plan::Quantize::per_bucket) {
+      load_.list_calls = 1;  // copied tensors, too
+      load_.packed_keys = load_.batched_keys = 0;
+    } else {
+      load_.quantize_calls = calls_for(quantized, switches_.quantize);
     }
     load_.pack_kernels = load_.packed_keys + load_.quantize_calls + load_.list_calls;
     count_load_calls();
@@ -131,13 +128,8 @@ class Counter {
     if (cached) load_.load_calls = load_.loaded_keys > 0 ? 1 : 0;
     load_.load_kernels = cached ? load_.load_calls : load_.loaded_keys;
     load_.receiver_lists = quantized_in_lists;
-    std::uint64_t quantizes = load_.received_quantized;
-    if (quantized_in_lists) {
-      quantizes = switches_.quantize == plan::Quantize::per_bucket
-                      ? 1
-                      : (load_.received_quantized + kBatch - 1) / kBatch;
-      load_.load_calls += quantizes;
-    }
+    const std::uint64_t quantizes = calls_for(load_.received_quantized, switches_.quantize);
+    if (quantized_in_lists) load_.load_calls += quantizes;
     load_.load_kernels += quantizes;
   }
 
@@ -177,7 +169,6 @@ StagedLoad staged_load(const plan::Plan& plan, const plan::Switches& switches, c
   load.cached = switches.loader == plan::Loader::cached;
   if (switches.pipeline == plan::Pipeline::direct) {
     load.direct = true;
-    load.direct_bytes = plan.floor_bytes();
     return load;
   }
   load.slots = switches.double_buffer ? 2 : 1;

@@ -35,9 +35,8 @@ struct StagedLoad {
   unsigned slots = 2;              ///< buffers in turn
   std::uint64_t buffers_made = 0;  ///< in each refit
   bool offset_map = false, with_function = false, cached = false;
-  bool direct = false;             ///< no buckets: one list of calls
-  std::uint64_t direct_bytes = 0;  ///< read and written
-  std::uint64_t floor_bytes = 0;
+  bool direct = false;            ///< no buckets: one list of calls
+  std::uint64_t floor_bytes = 0;  ///< read and written; all of a direct refit
 };
 
 /// The trainer's ranks, when a tensor has to be gathered from them before it is exported. Of one of them.

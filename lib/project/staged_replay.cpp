@@ -1,21 +1,20 @@
 // Two host threads, one GPU whose memory both share, and the links over which the trainer gathers.
 #include "project/staged_replay.hpp"
 
-#include <algorithm>
-#include <initializer_list>
 #include <vector>
+
+#include "project/replaying.hpp"
 
 namespace refit::project {
 namespace {
 
-using Activity = Engine::Activity;
-
-class Staged {
+/// A host issues the work of a bucket one after the other: it ends no sooner than the last is issued, which
+/// is an activity of its own.
+class Staged : Replaying {
  public:
   Staged(const StagedLoad& load, const Platform& platform, const Stack& stack)
-      : load_(load),
-        platform_(platform),
-        stack_(stack),
+      : Replaying(platform, stack),
+        load_(load),
         memory_(engine_.add_resource(platform.copy_rate() * platform.kernel_efficiency.value *
                                      (load.direct ? 1 : platform.shared_efficiency.value))),
         peers_(engine_.add_resource(platform.peer_rate() * stack.message_share.figure.value)),
@@ -35,23 +34,6 @@ class Staged {
   }
 
  private:
-  [[nodiscard]] double cost(Cost what) const {
-    return stack_.seconds(what) * platform_.host_cost.figure.value;
-  }
-
-  Activity host(double seconds, Part part, std::initializer_list<Activity> after) {
-    return engine_.add({Engine::kNoResource, seconds, 0, static_cast<std::uint32_t>(part)},
-                       {after.begin(), after.size()});
-  }
-  /// Work that the host has issued one after the other since `after`: it ends no sooner than the last is
-  /// issued.
-  Activity shared(Engine::Resource resource, std::uint64_t bytes, double least_s, Part part,
-                  std::initializer_list<Activity> after) {
-    return engine_.add({resource, double(bytes), least_s, static_cast<std::uint32_t>(part)},
-                       {after.begin(), after.size()});
-  }
-  [[nodiscard]] double kernels(std::uint64_t count) const { return double(count) * platform_.kernel_s.value; }
-
   void send(std::size_t b) {
     const BucketLoad& what = load_.buckets[b];
     const std::uint64_t packed = what.packed_keys + (stack_.packs_batches ? what.batched_keys : 0);
@@ -63,9 +45,9 @@ class Staged {
         b < load_.slots ? trainer_ : host(0, Part::message, {trainer_, acknowledged_[b - load_.slots]});
     const Activity issued = host(seconds, Part::pack_host, {ready});
     const Activity made =
-        shared(memory_, what.pack_bytes, kernels(what.pack_kernels), Part::pack_device, {ready});
-    const Activity near = shared(peers_, what.peer_bytes, 0, Part::gather_peers, {ready});
-    const Activity far = shared(network_, what.network_bytes, 0, Part::gather_network, {ready});
+        work(memory_, double(what.pack_bytes), kernels(what.pack_kernels), Part::pack_device, {ready});
+    const Activity near = work(peers_, double(what.peer_bytes), 0, Part::gather_peers, {ready});
+    const Activity far = work(network_, double(what.network_bytes), 0, Part::gather_network, {ready});
     double message = cost(Cost::bucket) + double(what.handles) * cost(Cost::handle);
     if (load_.offset_map) message += double(what.keys) * cost(Cost::offset_map_key);
     if (load_.with_function) message += double(what.handles) * cost(Cost::handle_function);
@@ -85,14 +67,15 @@ class Staged {
     const Activity arrived = host(0, Part::message, {generator_, sent_[b]});
     const Activity issued = host(seconds, Part::load_host, {arrived});
     const Activity loaded =
-        shared(memory_, what.load_bytes, kernels(what.load_kernels), Part::load_device, {arrived});
+        work(memory_, double(what.load_bytes), kernels(what.load_kernels), Part::load_device, {arrived});
     generator_ = host(0, Part::message, {issued, loaded});
     acknowledged_.push_back(generator_);
   }
 
   void direct() {
     const Activity issued = host(cost(Cost::call) + cost(Cost::bucket), Part::pack_host, {trainer_});
-    const Activity moved = shared(memory_, load_.direct_bytes, kernels(1), Part::pack_device, {trainer_});
+    const Activity moved =
+        work(memory_, double(load_.floor_bytes), kernels(1), Part::pack_device, {trainer_});
     generator_ = host(0, Part::message, {issued, moved});
   }
 
@@ -102,15 +85,12 @@ class Staged {
     const double seconds =
         double(what.experts) * cost(Cost::shuffle_expert) + double(what.layers) * cost(Cost::shuffle_layer);
     const Activity issued = host(seconds, Part::relayout_host, {generator_});
-    const Activity moved = shared(memory_, what.shuffle_bytes + what.scale_bytes, kernels(what.kernels),
-                                  Part::relayout_device, {generator_});
+    const Activity moved = work(memory_, double(what.shuffle_bytes + what.scale_bytes), kernels(what.kernels),
+                                Part::relayout_device, {generator_});
     generator_ = host(0, Part::relayout_host, {issued, moved});
   }
 
   const StagedLoad& load_;
-  const Platform& platform_;
-  const Stack& stack_;
-  Engine engine_;
   Engine::Resource memory_, peers_, network_;
   Activity trainer_ = 0, generator_ = 0;  ///< the last thing of each host thread
   std::vector<Activity> sent_, acknowledged_;

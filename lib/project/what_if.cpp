@@ -91,12 +91,10 @@ void add_machines(std::vector<Idea>& ideas) {
       {"a host twice as fast", [](Setting& setting) { setting.platform.host_cost.figure.value /= 2; }});
 }
 
-double seconds_of(const Setting& setting, const model::Inventory& model) {
-  // Both arms are the same, so that only one is counted.
+ProjectedArm arm_of(const Setting& setting, const model::Inventory& model) {
   return Projector(setting.scenario, model, setting.platform, setting.stack, std::nullopt,
                    Projector::Arms::control)
-      .arm(true, setting.platform, setting.stack)
-      .transfer.s;
+      .arm(true, setting.platform, setting.stack);
 }
 
 }  // namespace
@@ -107,8 +105,7 @@ WhatIf what_if(const scenario::Scenario& scenario, const model::Inventory& model
   if (!base.scenario.cluster) base.scenario.cluster = base.scenario.ranks;
   if (!of_control) base.scenario.control = scenario.treatment;
   WhatIf result;
-  result.base = Projector(base.scenario, model, platform, stack, std::nullopt, Projector::Arms::control)
-                    .arm(true, platform, stack);
+  result.base = arm_of(base, model);
   std::vector<Idea> ideas;
   add_switches(base.scenario.control.switches, ideas);
   if (base.scenario.cluster && base.scenario.cluster->processes() > 1) {
@@ -123,7 +120,7 @@ WhatIf what_if(const scenario::Scenario& scenario, const model::Inventory& model
     Setting changed = base;
     try {
       idea.apply(changed);
-      result.candidates.push_back({idea.name, seconds_of(changed, model)});
+      result.candidates.push_back({idea.name, arm_of(changed, model).transfer.s});
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::input) throw;
       result.refused.push_back(fmt::format("{}: {}", idea.name, error.what()));

@@ -114,6 +114,8 @@ class Projections(unittest.TestCase):
         self.refused(["--platform"], *scenario, "--project-only")
         self.refused(["b20", "did you mean \"b200\"?"], *scenario, "--platform", "b20", "--project-only")
         self.refused(["nemo-rl"], *scenario, "--platform", "b200", "--stack", "nemo", "--project-only")
+        # Before a bench begins, not when it has ended.
+        self.refused(["b20"], *scenario, "--platform", "b20", "--time-budget", 100000, "--steps", 100000)
         self.refused(["--project-only"], *scenario, "--platform", "this", "--project-only")
         self.refused(["--dry-run"], *scenario, "--platform", "this", "--dry-run")
         self.refused(["--stack", "--platform"], *scenario, "--stack", "refit")

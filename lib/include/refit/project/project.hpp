@@ -18,12 +18,6 @@ namespace refit::project {
 
 inline constexpr std::string_view kProjectionSchema = "refit-projection/1";
 
-/// The ranks that the projection is of.
-struct Cluster {
-  scenario::Ranks ranks;
-  std::uint32_t gpus_per_domain = 1, gpus_per_node = 1;
-};
-
 /// Seconds of one timer of NeMo-RL, with the interval that the leave-out errors give it.
 struct Seconds {
   double s = 0;
@@ -65,6 +59,8 @@ class Projector {
   /// With the figures of these, which have the platform's domains and the stack's way of exporting.
   [[nodiscard]] Projection run(const Platform& platform, const Stack& stack) const;
   [[nodiscard]] ProjectedArm arm(bool control, const Platform& platform, const Stack& stack) const;
+  /// Sentences: what of its ranks and bytes nobody published.
+  [[nodiscard]] const std::vector<std::string>& assumed() const noexcept;
 
  private:
   struct State;

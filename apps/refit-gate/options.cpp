@@ -3,8 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <limits>
-
 #include "common/cli.hpp"
 #include "refit/base/error.hpp"
 
@@ -22,16 +20,6 @@ CLI::Option* add_name(CLI::App& app, const std::string& option, std::string& nam
         name = text;
       },
       description);
-}
-
-void add_seed(CLI::App& app, std::uint64_t& seed, const std::string& description) {
-  app.add_option_function<std::string>(
-         "--seed",
-         [&seed](const std::string& text) {
-           seed = parse_count(text, "--seed", 0, std::numeric_limits<std::uint64_t>::max());
-         },
-         fmt::format("{} [{}]", description, seed))
-      ->type_name("N");
 }
 
 void add_selection(CLI::App& app, gate::Selection& selection) {
@@ -119,7 +107,7 @@ void add_gate_options(CLI::App& app, GateOptions& options) {
   add_selection(app, options.selection);
   add_allow(app, settings.allow);
   add_share(app, "--max-unattributed", settings.max_unattributed, "Time that may belong to no stage [2%]");
-  add_seed(app, settings.seed, "Of the bootstrap");
+  add_count_option<std::uint64_t>(app, "--seed", settings.seed, 0, "Of the bootstrap");
 
   add_name(app, "--markdown", options.markdown, "Write Markdown for a pull request or $GITHUB_STEP_SUMMARY")
       ->type_name("FILE|-");
@@ -188,7 +176,7 @@ CLI::App* add_history(CLI::App& app, HistoryOptions& options) {
   add_min_effect(*command, options.min_effect_s);
   add_allow(*command, options.allow);
   add_selection(*command, options.selection);
-  add_seed(*command, options.seed, "Of the permutation test");
+  add_count_option<std::uint64_t>(*command, "--seed", options.seed, 0, "Of the permutation test");
   add_name(*command, "--json", options.json, "Write it as JSON")->type_name("FILE|-");
   return command;
 }

@@ -48,4 +48,13 @@ inline void check_nesting(const std::string& html) {
   CHECK(open.empty());
 }
 
+/// CHECKs that no number that is none reached what a page shows.
+inline void check_numbers(const std::string& html) {
+  const std::string shown = html.substr(0, html.find("<script type=\"application/json\""));
+  for (const char* bad : {"nan", "inf%", "=\"inf", "\"-inf", ">inf<", "inf\u00a0"}) {
+    CAPTURE(bad);
+    CHECK(shown.find(bad) == shown.npos);
+  }
+}
+
 }  // namespace refit::test
